@@ -91,7 +91,7 @@ def gate_part(
 
 
 def gate_sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoint, metric: str) -> dict[str, Any]:
-    """Chart quality, the expected quality of a random gate, and the retrieval rate over the threshold, in percent."""
+    """Chart three lines against the threshold, in percent: the gate's quality, the quality of a random gate, the retrieval rate."""
     ends = sorted((100 * never.metrics[metric], 100 * always.metrics[metric]))
     data = [
         {

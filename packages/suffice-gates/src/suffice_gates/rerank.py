@@ -41,7 +41,7 @@ RERANKER_CARD = "reranker.json"
 
 
 class PairScorer(Protocol):
-    """Scores pairs of texts; `sentence_transformers.CrossEncoder` is one."""
+    """Protocol of objects that score pairs of texts, such as `sentence_transformers.CrossEncoder`."""
 
     def predict(self, sentences: list[tuple[str, str]], /) -> Any:
         """Return one number for each pair."""
@@ -66,7 +66,7 @@ class CrossEncoderScorer:
         encoder: Cross-encoder to use instead of loading `model`.
         revision: Revision of the model.  If `encoder` is given, any name for its version.
         device: A torch device; None for the default.
-        dtype: Number type of the loaded weights; `auto` for that of the stored weights, None for the default of
+        dtype: Number type of the loaded weights; `auto` for the type of the stored weights, None for the default of
             transformers.
     """
 
@@ -157,10 +157,10 @@ class CrossEncoderScorer:
 class Reranked(RanksByCosts):
     """A retriever whose best passages are reordered by a cross-encoder; its other passages are left out.
 
-    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`. The
-    rounds of a loop reveal evidence in the new order.  The cost of the cross-encoder is charged to the component
-    `reranking`, the cost of the candidates to `retrieval`.  If `retriever` is an `AsyncRetriever`, so is this object:
-    await `rank`.
+    CBDR retrieves K * r passages, reranks them and answers from the first K: give the number K * r as `candidates`. The
+    rounds of a loop reveal evidence in the new order. The cost of the cross-encoder is charged to the component
+    `reranking`, the cost of the candidates to `retrieval`. If `retriever` is an `AsyncRetriever`, this object is one,
+    too: await `rank`.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:
@@ -237,7 +237,7 @@ class Reranked(RanksByCosts):
         """Return the candidates, best first, with the cross-encoder's scores; ties keep the retriever's order.
 
         Raises:
-            DataError: The retriever needs a pool and there is none, or `k` is below 1.
+            DataError: The retriever needs a pool and `pool` is None, or `k` is below 1.
             MissingExtraError: sentence-transformers is not installed.
             ModelError: The cross-encoder cannot be loaded, or returns no usable scores.
         """
@@ -280,7 +280,8 @@ def load_cross_encoder(
         revision: Revision of an id.
         device: A torch device; None for the default.
         new_head: True to allow an encoder without a trained head; it gets a random one for training.
-        dtype: Number type of the weights; `auto` for that of the stored weights, None for the default of transformers.
+        dtype: Number type of the weights; `auto` for the type of the stored weights, None for the default of
+            transformers.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.

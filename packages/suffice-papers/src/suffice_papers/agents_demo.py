@@ -57,14 +57,15 @@ class _Measured:
         return cls(losses=measured.worst, money=parts.costs["money"][:-1], spent=parts.costs["money"][-1], resolved=own)
 
     def kept(self, place: int) -> tuple[float, float]:
-        """Return a rule's share of resolved runs that stay resolved, and its share of the money that is still spent."""
+        """Return the share of resolved runs that stay resolved under a rule, and the share of the money that is still spent."""
         lost = float(self.losses[place].sum() / self.resolved.sum())
         return 1 - lost, float(self.money[place].sum() / self.spent.sum())
 
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
-        """Select the rule that saves most on the runs `inside`, among those that lose at most `most` there.
+        """Select the rule that saves most on the runs `inside`, among the rules that lose at most `most` on these runs.
 
-        Return the share of money that it saves on all other runs, and its loss there.  Both are 0 if no rule qualifies.
+        Return two values of this rule on all other runs: the share of money that it saves, and its loss. Both are 0 if
+        every rule loses more than `most` on the runs `inside`.
         """
         other = ~inside
         losses = self.losses[:, inside].mean(axis=1)
@@ -135,7 +136,7 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
 
 
 def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
-    """Return each policy's share of runs, resolved or not, that it stops when the files are already final."""
+    """Return, for each policy, the share of all runs that it stops when their files are already final."""
     differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
     return 1 - differing
 

@@ -35,7 +35,7 @@ class CellDeltas:
     questions: Sequence[Any] | npt.NDArray[Any]
 
     def sums(self, order: dict[Any, int]) -> tuple[Floats, Floats]:
-        """Return each question's sum of differences, shape ``(n_rules, n_questions)``, and its number of rows."""
+        """Return, for each question, the sum of its differences, shape ``(n_rules, n_questions)``, and the number of its rows."""
         codes = np.array([order[question] for question in self.questions], dtype=np.int64)
         sums = np.zeros((len(self.deltas), len(order)))
         np.add.at(sums.T, codes, self.deltas.T)

@@ -25,6 +25,9 @@ def existing(path: str | Path, expected: str) -> Path:
 
 
 def run_labels(pattern: re.Pattern[str], name: str) -> dict[str, str]:
-    """Parse a run's labels from a file name, one for each group of a pattern; without a match, the name is the label."""
+    """Parse labels of a run from a file name: one label for each group of the pattern.
+
+    If the pattern does not match, the only label is `run`, with the whole name.
+    """
     match = pattern.search(name)
     return match.groupdict() if match else {"run": name}

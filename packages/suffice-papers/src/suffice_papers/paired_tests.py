@@ -51,9 +51,10 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
     """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
 
     The test uses ranks to decide whether the non-zero differences are symmetric about zero, so a single large loss
-    hardly affects it, although it shifts the mean.  The distribution is exact for up to 20 non-zero differences with
-    ties, by enumeration, and for up to 50 without ties, as in scipy.  For more differences, the normal approximation
-    with a correction for ties is used, without continuity correction.  Without non-zero differences, p is 1.
+    hardly affects it, although it shifts the mean. With ties, the distribution is exact for up to 20 non-zero
+    differences, by enumeration. Without ties, it is exact for up to 50, as in scipy. For more differences, the normal
+    approximation with a correction for ties is used, without continuity correction. Without non-zero differences, p is
+    1.
 
     >>> wilcoxon_test([0.5, 0.25, 0.0, 1.0])
     0.25

@@ -89,7 +89,7 @@ def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) ->
 
 
 def not_made_table(not_made: Mapping[str, str]) -> list[Table]:
-    """Tabulate the parts that could not be computed, with reasons; an empty list if there are none."""
+    """Tabulate the parts that could not be computed, with reasons; return an empty list if all parts were computed."""
     columns = (Column("what"), Column("why"))
     return [Table(title=NOT_MADE, columns=columns, rows=tuple(not_made.items()))] if not_made else []
 

@@ -52,7 +52,7 @@ class Published:
         arxiv: Its arXiv number.
         cells: Model, retriever, corpus and setting of each published cell, by name.
         tables: Title, version, and rows of figures by name, for each of `table1` to `figure5`.
-        flags: The inconsistencies.
+        flags: The inconsistencies of the published figures.
     """
 
     title: str
@@ -62,12 +62,15 @@ class Published:
     flags: tuple[Flag, ...]
 
     def row(self, table: str, name: str | None) -> dict[str, FigureValue]:
-        """Return the figures of a row, F1 and its differences as shares in [-1, 1]; empty without such a row."""
+        """Return the figures of a row by name; empty if there is no such row.
+
+        Figures that the paper prints in points, such as F1 and its differences, are converted to shares in [-1, 1].
+        """
         figures = self.tables[table]["rows"].get(name, {}) if name is not None else {}
         return {key: _scaled(value, 0.01 if key in _PRINTED_IN_POINTS else 1.0) for key, value in figures.items()}
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
-        """Return the flags of a row, or those of the whole table if `name` is None."""
+        """Return the flags of a row, or the flags of the whole table if `name` is None."""
         return flagged(self.flags, table if name is None else f"{table}.{name}")
 
     def cells_of(self, setting: str) -> frozenset[str]:

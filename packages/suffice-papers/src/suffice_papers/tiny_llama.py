@@ -13,7 +13,7 @@ _LOOK = 5.0
 """Size of the biases by which a head looks back."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with the training steps that are done and their total."""
+"""Called with the number of training steps that are done and the number of all steps."""
 
 
 def require_torch(task: str) -> None:
@@ -164,7 +164,7 @@ def train_network(
         steps: Number of steps.
         rate: The highest learning rate.
         warm: Share of the steps in which the rate rises.
-        on_progress: Called with the number of steps done and their total.
+        on_progress: Called with the number of steps done and the number of all steps.
     """
     import torch
 

@@ -160,7 +160,7 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
 def _of_the_model(
     local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
-    """Return the gates whose scores need passes of the local model, such as those from entropies, samples or states."""
+    """Return the gates whose scores need passes of the local model: scores from entropies, samples or states."""
     from suffice_gates.training.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)

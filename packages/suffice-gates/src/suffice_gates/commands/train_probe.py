@@ -156,7 +156,7 @@ def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, 
 
 
 def _with_passages(states: Path, labels: Path, rule: str, least: float, at: int) -> LabelledStates:
-    """Read the states of the prompt with passages, and the labels of its answers."""
+    """Read the states of prompts with passages, and the labels of the model's answers to these prompts."""
     return LabelledStates(states=read_states(states), labels=_labels_of(labels, rule, least, at)[0])
 
 

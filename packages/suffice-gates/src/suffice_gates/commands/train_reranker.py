@@ -33,7 +33,7 @@ _TRANSFER = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Answering(models.Answering):
-    """Options of the model that answers `--questions` with passages in the order before and after training."""
+    """Options of the model that answers `--questions` twice: with passages in the order before training, and after it."""
 
     panel: ClassVar[str] = "Answers to --questions"
 
@@ -182,7 +182,7 @@ def train_reranker_command(
 
 
 def _aligned_with(preferences: Path) -> dict[str, Any] | None:
-    """Return the identity of the model behind the preferences, from their card; None without a card."""
+    """Return the identity of the model whose preferences a file contains, from the file's card; None without a card."""
     try:
         confidence = json.loads(card_path(preferences).read_text(encoding="utf-8"))["config"]["confidence"]
     except OSError:

@@ -120,8 +120,8 @@ def answered_recording(
 
     Args:
         questions: Questions answered both ways.
-        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN if undefined, and then every comparison with a
-            threshold is false.
+        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN where undefined. Every comparison of NaN with
+            a threshold is false.
         metadata: Metadata of the recording.
 
     Raises:
@@ -185,9 +185,9 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
 def without_gate(recording: Recording) -> Recording:
     """Remove the costs of the recorded gate, so that another gate can be judged on the recording.
 
-    The closed-book answer may continue the gate's pass, and then counts no call of its own: the cost of that pass moves
-    to the answer.  Otherwise the cost of the gate's pass is dropped.  The gate's cost columns stay, with zeros, so that
-    replay still charges the answer of round 0 only where it is returned.
+    If the closed-book answer continued the gate's pass, the answer has no recorded call of its own; the cost of the
+    pass is then moved to the answer. In all other rows the cost of the gate's pass is dropped. The gate's cost columns
+    stay, with zeros, so that replay still charges the answer of round 0 only where it is returned.
     """
     table = recording.table
     kinds = [name.rsplit(".", 1)[-1] for name in recording.names("cost") if name.startswith("cost.gate.")]
@@ -218,7 +218,7 @@ def _replaced(table: pa.Table, name: str, values: Floats) -> pa.Table:
 
 
 def require_round_0(recording: Recording) -> None:
-    """Raise a `DataError` if a recording lacks closed-book answers, or has no other rounds."""
+    """Raise a `DataError` if a recording has no round 0 (closed-book answers), or no round after round 0."""
     if int(recording.index[0]) != 0 or len(recording.index) == 1:
         raise DataError(
             f"a gate chooses between the closed-book answer and retrieval, and this recording has rounds "

@@ -53,14 +53,15 @@ class ScoredGate:
 
     Attributes:
         name: Name in reports.
-        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined, and the gate then retrieves.
+        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN where undefined; the gate retrieves for questions
+            with NaN.
         evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
         low: True if low values answer directly, as for an uncertainty.
         beta: Its threshold; None to choose it on the tune questions.
-        ranks: Confidence of the evaluation questions, for areas under the ROC curve, if `evaluation` cannot rank all
-            questions; None to rank by `evaluation`.
+        ranks: Scores of the evaluation questions for areas under the ROC curve. Give them if `evaluation` cannot rank
+            all questions, for example because each fold has its own threshold; None to rank by `evaluation`.
         component: The component whose recorded call produces the score: `gate` for the recorded gate, `generator` for
-            signals of the closed-book answer; "" if there is none and only `price` counts.
+            signals of the closed-book answer; "" if no recorded call produces the score, so that only `price` counts.
         price: Its costs in addition to the recorded ones.
         source: Paper, or other origin.
     """
@@ -139,7 +140,7 @@ class GateComparison(Evaluation):
 
     @property
     def headline(self) -> str:
-        """A sentence that names the gates better than always retrieving, or if there are none, than random gates."""
+        """A sentence on the gates better than always retrieving, and on the gates better or worse than random gates."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
         shown = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
@@ -215,7 +216,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return warnings if the recorded gate was fitted on the compared questions, or if resamples are undefined."""
+    """Return a warning if the recorded gate was fitted on compared questions, and a warning if resamples are undefined."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
@@ -265,7 +266,7 @@ _COLUMN = "gate_score"
 def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
     """Add a gate's scores to the recording and replay the gate.
 
-    The recorded gate's cost is removed, unless `gate` is the recorded gate itself.
+    The cost of the recorded gate is removed first, unless `gate` is the recorded gate itself.
     """
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
@@ -344,7 +345,7 @@ def knowledge_table(comparison: GateComparison) -> Table:
 
 
 def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
-    """Tabulate each gate at several requested retrieval rates, next to a random gate at the rate that it reached."""
+    """Tabulate each gate at several requested retrieval rates, next to a random gate with the rate that the gate reached."""
     first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,

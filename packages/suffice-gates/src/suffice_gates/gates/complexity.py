@@ -231,9 +231,9 @@ def fit_complexity(
     """Fit the classifier on recorded tune questions (Adaptive-RAG, section 3.2).
 
     A question's label is the smallest number of retrievals that leads to a right answer: none (round 0), one (round 1),
-    or all (the last round).  If no answer is right, `multi_hop` decides the label: all if true, else one.  The paper
-    fine-tunes a T5; this function fits a logistic regression on the embedder's vectors, with a penalty chosen by
-    cross-validation.
+    or all (the last round). If no answer is right, the label is all retrievals where `multi_hop` is true, and one
+    retrieval where it is false. The paper fine-tunes a T5; this function fits a logistic regression on the embedder's
+    vectors, with a penalty chosen by cross-validation.
 
     Args:
         recording: Full-width rounds from round 0 on, with the questions' texts.

@@ -111,7 +111,7 @@ class GateEvaluation:
                 )
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
-        """Return an evaluation with further signals at round 0, which shares the resamples of this one.
+        """Return an evaluation with further signals at round 0; it uses the same resamples as this evaluation.
 
         See `suffice_gates.gates.answered.with_scores`.
         """
@@ -198,9 +198,9 @@ class GateEvaluation:
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
-        """Measure always retrieving in another evaluation of the same questions.
+        """Measure the policy that always retrieves in `other`, another evaluation of the same questions.
 
-        The result is compared with the reference gates of this evaluation.
+        Its quality is compared with the reference gates of this evaluation, not of `other`.
         """
         return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
@@ -241,7 +241,10 @@ class GateEvaluation:
         )
 
     def _p_random(self, direct: Mask) -> float:
-        """Test whether direct answers help the chosen questions more than random ones; return the two-sided p-value."""
+        """Test whether direct answers help the questions in `direct` more than equally many random questions.
+
+        Return the two-sided p-value; NaN if all questions or none are in `direct`.
+        """
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan
@@ -265,12 +268,13 @@ class GateEvaluation:
         return gain, self._sums[key]
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
-        """Return the lowest rate at which a label-blind gate reaches a quality, and that gate's name if it dominates.
+        """Return the lowest retrieval rate at which a label-blind gate reaches `quality`; also return its name if it dominates.
 
-        Label-blind gates retrieve never, always or at random.  Their quality is linear in the retrieval rate, from
-        never (0) to always (1).  A label-blind gate dominates if its rate is at most `rate`, and its rate is lower or
-        its quality higher. The rate is None if no label-blind gate reaches the quality; the name is None if the gate
-        does not dominate.
+        Label-blind gates retrieve never, always or at random. The quality of a random gate is linear in its retrieval
+        rate, between the quality of never retrieving (rate 0) and of always retrieving (rate 1). The label-blind gate
+        with the lowest rate dominates a gate with `quality` and `rate` if its rate is lower than `rate`, or if the
+        rates are equal and its quality is higher. The rate is None if no label-blind gate reaches `quality`. The name
+        is None if the label-blind gate does not dominate.
         """
         # Quality is linear in the rate of a random gate, so the lowest sufficient rate is where the line meets `quality`.
         never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())

@@ -34,9 +34,9 @@ class GatePoint(Result):
         margin: Result of the test of non-inferiority to always retrieving, in the first metric; None for always
             retrieving itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
-            None if there is none.
+            None if none of them reaches it.
         dominated_by: Name of the never, always or random gate that dominates this one, see
-            `GateEvaluation.label_blind`; None if there is none.
+            `GateEvaluation.label_blind`; None if this gate is not dominated.
     """
 
     label: str
@@ -126,7 +126,7 @@ def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
 
 
 def verdict(point: GatePoint) -> str:
-    """Return the verdict on a gate, such as "not dominated" or "dominated by never retrieve"; "" if there is none."""
+    """Return the verdict on a gate, such as "not dominated" or "dominated by never retrieve"; "" if the gate has no verdict."""
     if point.kind == "perfect":
         return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):

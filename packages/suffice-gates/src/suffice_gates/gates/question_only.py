@@ -64,7 +64,7 @@ class QuestionGate:
         return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
 
     def raw(self, values: Floats) -> Floats:
-        """Return the uncalibrated score, log odds of the wanted class, from numbers that `read` returned."""
+        """Return the uncalibrated score, which is the log odds of the wanted class, for numbers that `read` returned."""
         logits = self._logits(values)
         if logits.shape[1] == 1:
             odds: Floats = logits[:, 0] if self.wanted == 1 else -logits[:, 0]

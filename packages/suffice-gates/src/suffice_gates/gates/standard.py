@@ -86,11 +86,11 @@ def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _TimedReader
 def question_gates(
     tune: GateEvaluation, evaluation: GateEvaluation, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
 ) -> list[ScoredGate]:
-    """Fit question-only gates on tune questions, and score both sets.
+    """Fit question-only gates on tune questions, and score the tune questions and the evaluation questions.
 
     Args:
         tune: Tune questions.
-        evaluation: Other questions.
+        evaluation: The evaluation questions.
         embed: Turns questions into vectors, for example `MiniLM().embed`.
         kinds: The gates to fit.
 
@@ -126,13 +126,14 @@ def held_out_gates(
     *,
     rate: float | None = None,
 ) -> list[ScoredGate]:
-    """Cross-fit question-only gates and their thresholds, when there are no questions besides those for the fit.
+    """Cross-fit question-only gates and their thresholds on a single recording.
 
-    Every question's score and threshold come from the other folds, so that no figure is optimistic.  Because each fold
-    has its own threshold, the returned score is the score minus that threshold, and 0 is the common threshold.
+    The questions are divided into folds. A question's score and threshold come from a gate that was fitted without the
+    question's fold, so that no figure is optimistic. Each fold has its own threshold. Therefore the returned scores are
+    scores minus thresholds, and all gates have the threshold 0.
 
     Args:
-        evaluation: Tune questions.
+        evaluation: The questions, used both for fitting and for evaluation.
         embed: Turns questions into vectors.
         kinds: The gates to fit.
         rate: Choose each fold's threshold for this retrieval rate on the other folds, instead of for the best quality.

@@ -29,18 +29,18 @@ class BothWays:
 
     @property
     def right(self) -> tuple[Mask, Mask]:
-        """Masks of the right answers without and with retrieval: those with a metric of at least one half."""
+        """Masks of the right answers, without and with retrieval. An answer is right if its metric is at least one half."""
         return self.direct >= 0.5, self.retrieved >= 0.5  # noqa: PLR2004
 
     @property
     def not_needed(self) -> Mask:
-        """Mask of the questions that do not need retrieval: it does not turn a wrong answer into a right one."""
+        """Mask of the questions that do not need retrieval: right without retrieval, or wrong with retrieval."""
         direct, retrieved = self.right
         return direct | ~retrieved
 
 
 def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: float | None = None) -> float:
-    """Return the threshold with the best mean metric on tune questions; among ties, that with the fewest retrievals.
+    """Return the threshold with the best mean metric on tune questions; among ties, the threshold with the fewest retrievals.
 
     >>> import numpy as np
     >>> choose_beta(np.array([0.9, 0.4, 0.1]), BothWays(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0])))
@@ -50,7 +50,8 @@ def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: f
         scores: Scores of the gate, shape ``(n,)``; NaN retrieves.
         answers: The metric of the same questions.
         low: True if low scores answer directly.
-        rate: Choose the threshold with the nearest retrieval rate instead.
+        rate: Choose the threshold whose retrieval rate is nearest to this rate, instead of the one with the best
+            metric.
 
     Raises:
         DataError: No score is defined, or the rate is outside [0, 1].

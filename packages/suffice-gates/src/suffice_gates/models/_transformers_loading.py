@@ -51,7 +51,7 @@ class LoadedModel:
 
     @property
     def config(self) -> Any:
-        """The configuration of the text model, also if that is one part of a model that reads images."""
+        """The configuration of the text model; in a model that also reads images, this is only a part of the configuration."""
         config = self.network.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
@@ -111,7 +111,7 @@ class LoadedModel:
 
 @contextmanager
 def off_the_device(model: LoadedModel) -> Iterator[None]:
-    """Move the weights to the machine's memory for a while, to free the GPU.
+    """Move the weights to the machine's memory while a `with` block runs, to free the GPU.
 
     A model on the CPU stays where it is.  A model that cannot be moved (quantised, or spread over devices) also stays,
     and a warning is given.
@@ -146,9 +146,9 @@ def load_model(
     """Load a causal language model and its tokenizer without executing code that comes with the model.
 
     Args:
-        model: A folder with both, or an id of the Hugging Face hub.
+        model: A folder with the model and its tokenizer, or an id of the Hugging Face hub.
         revision: Revision of an id to load.
-        dtype: `auto` (that of the stored weights), `float32`, `bfloat16` or `float16`.
+        dtype: `auto` (the number type of the stored weights), `float32`, `bfloat16` or `float16`.
         device: A torch device, or `auto` to spread the model over all devices; None for the first GPU, else the CPU.
         options: Further arguments of `from_pretrained` (`attn_implementation`, `quantization_config`).
 

@@ -270,7 +270,10 @@ class _Readings:
         self._states: dict[int, Any] = {}
 
     def take(self, layer: int, hidden: Any) -> None:
-        """Keep the states of the last tokens from `hidden`, the states of all tokens, shape ``(n, length, width)``."""
+        """Keep the states of the last tokens.
+
+        `hidden` contains the states of all tokens, shape ``(n, length, width)``.
+        """
         import torch
 
         if not torch.is_tensor(hidden) or hidden.dim() != 3:  # noqa: PLR2004 - prompts, tokens, width

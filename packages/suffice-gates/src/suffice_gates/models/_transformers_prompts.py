@@ -14,17 +14,18 @@ from suffice.loops.models.prompts import Message
 class PromptEncoder:
     """Turns chat messages into tokens in the form that the model was trained on.
 
-    A chat template formats the messages up to the start of the assistant's turn, or to the end of its prefilled start.
-    If the template has no system role, the instructions go to the start of the user's message.  Without a template the
-    contents are joined by blank lines, and the tokenizer adds its own first token.
+    A chat template formats the messages up to the start of the assistant's turn. If the start of the reply is
+    prefilled, the prompt ends after the prefilled text. If the template has no system role, the instructions go to the
+    start of the user's message. Without a template the contents are joined by blank lines, and the tokenizer adds its
+    own first token.
 
     Args:
         tokenizer: A transformers tokenizer.
         options: Further variables of the chat template, such as `enable_thinking`.
 
     Raises:
-        DataError: `options` contains a variable that the chat template does not use, or contains any although there is
-            no template.
+        DataError: `options` contains a variable that the chat template does not use, or `options` is not empty although
+            there is no template.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:

@@ -70,7 +70,7 @@ class PromptQueue:
             self._finish(batch)
 
     def _next(self) -> list[_Waiting]:
-        """Return the prompts of the next batch; if there are none, the thread ends."""
+        """Return the prompts of the next batch; if no prompt waits, return an empty list, and the thread ends."""
         with self._changed:
             enough = min(self._expected, self._batches.size)
             self._changed.wait_for(lambda: len(self._waiting) >= enough, timeout=_WAIT_S)

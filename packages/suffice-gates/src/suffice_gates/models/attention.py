@@ -177,9 +177,9 @@ def dragin_query(
         n: Number of words in a query.
 
     Returns:
-        A reply whose answer is the query, or None if no word is above theta.  Its text is the part of the given reply
-        before that sentence; without a query it is the whole reply.  Its signal `rind` is the largest RIND, and its
-        costs are those of the passes.
+        A new reply. Its answer is the query, or None if no word is above theta. Its text is the part of `reply` before
+        the uncertain sentence; if no word is above theta, it is the whole text of `reply`. Its signal `rind` is the
+        largest RIND, and its costs are those of the passes.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -204,9 +204,9 @@ def dragin_query(
 def _query(
     model: TransformersModel, texts: Sequence[str], sentence: Sequence[str], hits: npt.NDArray[np.int64], n: int
 ) -> tuple[str, Cost]:
-    """Return the `n` words to which the hits, words of a sentence, attend most, and the cost of the pass.
+    """Return a query: the `n` words to which the hits attend most; also return the cost of the pass.
 
-    The model reads `texts` and then the sentence, without a prompt.
+    The hits are places of words in `sentence`. The model reads `texts` and then the sentence, without a prompt.
     """
     tokenizer: Any = model.loaded.tokenizer
     text = " ".join([*filter(None, (text.strip() for text in texts)), *sentence])
@@ -239,7 +239,10 @@ def _eager(model: LoadedModel) -> Iterator[None]:
 def reply_ids(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the tokens of the prompt, those of the reply, and the end token if there is one."""
+    """Return three lists: the tokens of the prompt, the tokens of the reply, and the end token.
+
+    The last list is empty if the reply has no end token.
+    """
     prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
     return prompt, *_content_ids(model, reply)
 

@@ -42,7 +42,7 @@ class ChainStates:
         return f"ChainStates({self.model!r}, {self.prompt.prompt_id!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The model, revision, layers and precision, and the text around the chains, but no other prompt."""
+        """The model, revision, layers and precision, and a hash of the text around the chains; other prompts do not count."""
         own = self.model.fingerprint()
         kept = {name: own[name] for name in ("model", "revision", "content", "precision", "layers") if name in own}
         return {**kept, "kind": "chain states", "thinking_prompt_sha256": self.prompt.sha256}

@@ -104,7 +104,7 @@ class EndpointStates(_EmbedderStates):
         """Read many prompts; see `StateSource.read_batch`.
 
         Raises:
-            DataError: A question is empty, or there are none.
+            DataError: A question is blank, or the list of questions is empty.
             ModelError: The endpoint failed, or returned no usable vectors.
         """
         required_questions(questions)

@@ -65,11 +65,12 @@ def fit_directions(
 class ConfidenceMonitor:
     """Measures `new_confidence`: the confidence in a model's states at the new words of its reply (CtrlA, section 3.2).
 
-    The state of each token is projected on the direction of confidence: mean over layers, minus the contrast's centre.
-    New words are words of the reply that are neither in the question nor stop words.  The result is the confidence of
-    the least confident new word, because a single doubtful word calls for evidence.  The paper's policy is
-    `new_confidence >= 0` with `start_round=0`; without new words the signal is undefined and the loop does not stop.
-    The paper also steers the generation along the direction of honesty, which this class does not do.
+    The state of each token is projected on the direction of confidence in each layer. The confidence at the token is
+    the mean of these projections over layers, minus the contrast's centre. New words are words of the reply that are
+    neither in the question nor stop words. The result is the confidence of the least confident new word, because a
+    single doubtful word calls for evidence. The paper's policy is `new_confidence >= 0` with `start_round=0`; without
+    new words the signal is undefined and the loop does not stop. The paper also steers the generation along the
+    direction of honesty, which this class does not do.
 
     Args:
         model: The model that answers, read in its `layers`.
@@ -127,7 +128,7 @@ class ConfidenceMonitor:
         return self.directions.project(reading.states), reading.words, reading.cost
 
     def lowest(self, question: str, text: str, passages: Sequence[Passage] = ()) -> tuple[float, Cost]:
-        """Return the lowest confidence among the new words of a reply, and the cost of the pass; NaN without new words.
+        """Return the lowest confidence among the new words of a reply (NaN without new words), and the cost of the pass.
 
         Raises:
             ModelError: The pass failed.
@@ -166,7 +167,7 @@ class ConfidenceMonitor:
 
         Args:
             folder: A folder written by `save`.
-            model: The model that they were fitted with, in the same layers.
+            model: The model that the directions were fitted with, read in the same layers.
 
         Raises:
             DataError: A file cannot be read.

@@ -64,7 +64,7 @@ class ReflectionGate:
     Without retrieval the same pass continues with `[No Retrieval]` and the answer.
 
     Args:
-        model: A model that was trained with the tokens, which also answers.
+        model: A model that was trained with the tokens; the same model answers.
         name: Name in reports.
 
     Raises:

@@ -51,8 +51,8 @@ def rind(
     the number of words in that sentence.  A word of average attention thus gets its mean entropy.  Words without
     content get 0.
 
-    The attention of a token is the largest that any token of the reply pays to it in the last layer, averaged over
-    heads. The attention of a word is the sum over its tokens.
+    In each head of the last layer, the largest attention that any token of the reply pays to a token is taken. The
+    attention of the token is the mean of these values over heads. The attention of a word is the sum over its tokens.
 
     Source: DRAGIN (Su et al., 2024, section 3.1: RIND), in the form of the authors' program.
 

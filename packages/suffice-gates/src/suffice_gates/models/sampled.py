@@ -41,8 +41,8 @@ def clusters(answers: Sequence[str], same: Same = same_answer) -> list[int]:
 
     Args:
         answers: Samples of one question.
-        same: Returns True if the first answer implies the second, for example because they are equal, or by the verdict
-            of an entailment model.
+        same: Function that returns True if its first argument implies its second. The default tests whether both are
+            the same answer (see `same_answer`); an entailment model may be used instead.
     """
     firsts: list[str] = []
     labels = []

@@ -177,7 +177,8 @@ class StateWriter:
 def read_states(path: str | Path) -> StoredStates:
     """Read the states of a folder.
 
-    If one process wrote the folder, it may be incomplete.  If several shards did, all must be complete.
+    A folder that one process wrote may be incomplete. In a folder that several processes wrote, every shard must be
+    complete.
 
     Raises:
         ConfigMismatchError: Shards were read with different settings.
@@ -323,7 +324,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
-    """Return a shard's ids with their digests, and its states, checked against the stored digest."""
+    """Return a shard's ids with the digests of their prompts, and its states; raise if they do not match the stored digest."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -316,7 +316,7 @@ class TransformersModel(PromptedModel):
     def _completions(
         self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool]
     ) -> list[Completion]:
-        """Continue the prompts of one batch; prompts with less room for the reply run in a batch of their own."""
+        """Continue the prompts of one batch; if their replies may have different lengths, the batch is divided by this length."""
         rooms = [self._room(len(row)) for row in ids]
         if len(set(rooms)) > 1:  # in one batch, the longest prompt would shorten the replies to all others
             by_row: dict[int, Completion] = {}

@@ -79,7 +79,8 @@ class Directions:
 
     Attributes:
         vectors: Unit vectors, shape ``(n_layers, width)``.
-        centre: Mean over layers of the projection that lies midway between both sides of the contrast.
+        centre: The midpoint between the mean projections of the two sides of the contrast; projections are averaged
+            over layers.
     """
 
     vectors: npt.NDArray[np.float64]

@@ -123,7 +123,7 @@ class ProbeCard:
             )
 
     def check_source(self, source: StateSource, *, allow: Sequence[str] = ()) -> int:
-        """Return the index of the layer that the probe reads among the source's layers.
+        """Check that a source matches the probe; return the index of the probe's layer in `source.layers`.
 
         Args:
             source: The source of the states.
@@ -168,7 +168,7 @@ class ProbeCard:
         return self.pinned.get("kind") != "transformers" or _CONTENT_PIN in self.pinned
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:
-        """Return short JSON-ready values on which the probe's verdicts depend, for the fingerprint in a policy."""
+        """Return short JSON-ready values that determine the probe's verdicts; they are the probe's fingerprint in a policy."""
         calibration = json.dumps(self.calibration.to_dict(), sort_keys=True)
         return {
             "kind": "probe",
@@ -200,7 +200,7 @@ class ProbeCard:
 
     @classmethod
     def from_dict(cls, data: Any) -> tuple[ProbeCard, str]:
-        """Build the card from the values of `to_dict`, and return it with the hash of its weights.
+        """Build the card from the values of `to_dict`; return the card and the hash of the probe's weights.
 
         Raises:
             SchemaError: The format or version is wrong, or fields are missing, unknown or of the wrong kind.

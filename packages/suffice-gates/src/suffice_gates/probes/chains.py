@@ -63,7 +63,7 @@ def prompt_of_recording(recording: Recording) -> ThinkingPrompt:
     """Return the template of the recorded chains, which must be a built-in one.
 
     Raises:
-        DataError: The chains have another template, or several.
+        DataError: The template is not built in, or the chains have several templates.
     """
     names = sorted({str(name) for name in recording.per_question("prompt_id", ("",)).tolist()})
     built_in = {prompt.prompt_id: prompt for prompt in THINKING_PROMPTS.values()}
@@ -90,7 +90,7 @@ def collect_chain_states(
         source: The source of the states.
         recording: Recorded chains of thought.
         path: Folder of the states; the ids in the folder are those of `checkpoint_id`.
-        on_progress: Called after each chain with the number of chains done and their total.
+        on_progress: Called after each chain with the number of chains done and the number of all chains.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, layer or template, or has other chains under these ids.

@@ -78,13 +78,14 @@ def collect_states(
         path: Folder of the states.
         chunk: Number of prompts per shard; an interruption loses at most one shard.
         about: Further JSON-ready values that must match on resuming: the data set, the passages.
-        on_progress: Called after each shard with the number of prompts done and their total.
+        on_progress: Called after each shard with the number of prompts done and the number of all prompts.
         shard: Read only the prompts of this shard, into its own folder in `path`; `read_states` reads all shards.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, revision, layer or prompt, or with another text
             under one of the ids.
-        DataError: There are no prompts, an id occurs twice, or the source cannot read this prompt.
+        DataError: There are no prompts, an id occurs twice, some prompts have passages and others have none, or the
+            source does not read prompts of this kind.
         ModelError: The source failed.
     """
     began = time.perf_counter()

@@ -160,7 +160,7 @@ def closed_book_labels(
 
 
 def marks_of(recording: Recording, rule: LabelRule, position: int) -> list[float]:
-    """Return 1.0 for each trajectory with a right answer, 0.0 for a wrong answer, and NaN where that is undefined."""
+    """Return 1.0 for each trajectory with a right answer, 0.0 for a wrong answer, and NaN without a usable gold answer or mark."""
     if rule.measure not in METRICS:
         column = recording.column(rule.measure)[:, position]
         return [np.nan if np.isnan(mark) else float(mark >= rule.threshold) for mark in column.tolist()]

@@ -110,7 +110,10 @@ def measure_probe(
 
 
 def _figures_by_draw(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return every figure, shape ``(n_resamples,)``, for the rows of `weights`, shape ``(n_resamples, n)``."""
+    """Return the value of every figure in each draw, shape ``(n_resamples,)``.
+
+    A row of `weights`, shape ``(n_resamples, n)``, contains the weights of one draw.
+    """
     total = weights.sum(axis=1)
     bins = np.minimum((p * ECE_BINS).astype(np.int64), ECE_BINS - 1)
     # One-hot bins make the sum within each bin, for all resamples at once, a matrix product.

@@ -137,7 +137,7 @@ class Probe:
         return self.described(calibration=calibration)
 
     def described(self, **changes: Any) -> Probe:
-        """Return the probe with other fields of its card; the weights are shared."""
+        """Return a probe with the same weights, after replacing the given fields of the card."""
         return Probe(self.layers, replace(self.card, **changes), mean=self.mean, scale=self.scale)
 
     @cached_property
@@ -156,7 +156,7 @@ class Probe:
         return hashlib.sha256(self._stored).hexdigest()
 
     def pin(self) -> dict[str, Any]:
-        """Return JSON-ready values on which the probe's verdicts depend, for the fingerprint in a policy."""
+        """Return JSON-ready values that determine the probe's verdicts; they are the probe's fingerprint in a policy."""
         return self.card.pin(self.weights_sha256)
 
     def save(self, folder: str | Path) -> None:

@@ -84,7 +84,7 @@ def known_scores(
         n_samples: Samples for semantic entropy and SeaKR, at least 2.
         temperature: Sampling temperature.
         rng: Draws the samples.
-        on_progress: Called with the number of questions sampled and their total.
+        on_progress: Called with the number of questions sampled and the number of all questions.
 
     Raises:
         DataError: `questions` is empty or contains blank text, or `n_samples` is too small.
@@ -129,7 +129,8 @@ def model_gates(
         known: Mask of the tune questions whose closed-book answer is right; None if unknown.
 
     Raises:
-        DataError: There are no questions, too few samples, or too few questions of one kind for Probing-RAG.
+        DataError: There are no questions, too few samples, or too few questions in `known`, or outside it, for
+            Probing-RAG.
     """
     rng = np.random.default_rng(seed)
     own = known_scores(model, tune, n_samples=n_samples, rng=rng)
@@ -292,7 +293,10 @@ def _lowest_probability(reply: Reply) -> float:
 
 
 def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
-    """Return DRAGIN's scores, the negated highest RIND of each reply; costs include answering and reading again."""
+    """Return DRAGIN's scores: minus the highest RIND of each reply.
+
+    The costs include answering, and reading the reply again.
+    """
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):
         values, cost = dragin_scores(model, question, reply)

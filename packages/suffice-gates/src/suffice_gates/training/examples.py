@@ -130,7 +130,7 @@ class Split:
                 )
 
     def of(self, examples: Examples, name: str) -> Examples:
-        """Return those of the given examples that are in one set: `train`, `dev` or `test`.
+        """Return only the examples that are in one set: `train`, `dev` or `test`.
 
         Raises:
             DataError: The set contains none of the examples, or only examples with the same label.
@@ -173,7 +173,7 @@ def split_by_hash(
 ) -> Split:
     """Assign each question to a set by a hash of its id and the salt; adding questions does not move other questions.
 
-    Questions with the same text go to the same set, which is that of the smallest of their ids.
+    Questions with the same text go to the same set: the set of the question with the smallest id.
 
     >>> split = split_by_hash([f"q{i}" for i in range(1000)])
     >>> len(split.train), len(split.dev), len(split.test)

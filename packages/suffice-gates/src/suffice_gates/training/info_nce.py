@@ -17,10 +17,10 @@ from typing import Any
 def contrasts(
     queries: Sequence[str], positives: Sequence[str], negatives: Sequence[Sequence[str]], in_batch: int
 ) -> list[list[str]]:
-    """Return the passages of each row that compete in the loss, the positive first.
+    """Return, for each row, the passages that compete in the loss; the positive comes first.
 
-    Negatives from the batch are the positives of the next rows, and after the last row those of the first.  Rows with
-    the same question are skipped, and so are texts that the row already contains.
+    Negatives from the batch are the positives of the following rows; the first row follows the last. Rows with the same
+    question are skipped, and so are texts that the row already contains.
 
     >>> contrasts(["q", "r", "q"], ["a", "b", "c"], [["x"], ["y", "z"], ["x"]], in_batch=2)
     [['a', 'x', 'b'], ['b', 'y', 'z', 'c', 'a'], ['c', 'x', 'b']]

@@ -34,7 +34,7 @@ class MemoryEstimate:
     """Memory for one step of training, bytes.
 
     Attributes:
-        states: Weights, gradients and moments in fp32, and with half precision a copy of the weights.
+        states: Memory of weights, gradients and moments in fp32. Half precision adds a copy of the weights.
         pair: Activations kept for one pair of the longest length.
         whole_layer: With checkpointing, activations of one pair in one layer while that layer is computed again; else
             0.
@@ -124,7 +124,7 @@ def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, 
 
 
 def _shape(config: Any) -> tuple[int | None, int | None, int | None]:
-    """Return the number of layers, their width, and the width of their feed-forward layer; None for each if unknown."""
+    """Return the number of layers, their width, and the width of their feed-forward layer; an unknown value is None."""
     sizes = (getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
     layers, width, inner = (size if isinstance(size, int) else None for size in sizes)
     return layers, width, inner

@@ -66,7 +66,7 @@ def preference_lines(preferences: Sequence[Preference]) -> str:
 
 
 def read_preferences(path: str | Path, *, at_least: int = 1) -> list[Preference]:
-    """Return the questions of a preference file, written by this package or another.
+    """Return the questions of a preference file; other programs may have written the file.
 
     Args:
         path: JSON lines; blank lines are skipped, unknown fields are ignored.

@@ -162,13 +162,14 @@ def build_preferences(
     Args:
         questions: Questions with their own pools; any questions if the retriever has a corpus.
         confidence: The model's confidence.
-        path: The preference file.  Its card is written beside it, and so is a journal until the file is complete.
+        path: The preference file. A card is written beside the file. Until the file is complete, a journal beside it
+            keeps the results.
         retriever: Finds the candidates; default: BM25 over a question's pool.
         candidates: Candidates per question, at least 2.
         k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line, for rerankers that are language models.
         shift: Quality of the probe on prompts without and with passages, from `measure_shift`; stored in the card.
-        on_progress: Called with the number of questions done and their total.
+        on_progress: Called with the number of questions done and the number of all questions.
 
     Raises:
         ConfigMismatchError: The file, or its journal, was begun with another configuration.
@@ -229,7 +230,7 @@ def score_preferences(
         candidates: Candidates per question.
         k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line.
-        on_progress: Called with the number of questions done and their total.
+        on_progress: Called with the number of questions done and the number of all questions.
 
     Raises:
         ConfigMismatchError: The file, or the journal, was begun with another configuration.

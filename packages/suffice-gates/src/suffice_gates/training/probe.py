@@ -115,7 +115,7 @@ def train_probe(
     """Train the network; the same data, settings and seed give the same weights on one machine.
 
     Args:
-        train: Questions of both kinds, for fitting the weights.
+        train: Questions for fitting the weights, with both labels: known and unknown.
         dev: Questions for early stopping, none of them in `train`.
         card: Identity of the model, layer and prompt.
         settings: Settings of the training; None for those of the paper, with 100 epochs and early stopping.
@@ -123,7 +123,7 @@ def train_probe(
         on_epoch: Called after each epoch with its number, from 1, and its dev loss.
 
     Raises:
-        DataError: A set contains only one kind of questions, or the training diverged.
+        DataError: All labels of `train`, or of `dev`, are equal, or the training diverged.
         MissingExtraError: torch is not installed.
     """
     settings = settings or ProbeSettings()
@@ -230,14 +230,14 @@ def logistic_probe(
     This needs no torch.
 
     Args:
-        train: Questions of both kinds, for fitting the weights.
+        train: Questions for fitting the weights, with both labels: known and unknown.
         dev: Questions for choosing the penalty.
         card: Identity of the model, layer and prompt.
-        balanced: Give both kinds the same weight.
+        balanced: Give known and unknown questions the same total weight.
         strengths: Inverse strengths of the penalty to try.
 
     Raises:
-        DataError: A set contains only one kind of questions.
+        DataError: All labels of `train`, or of `dev`, are equal.
     """
     _both_kinds(train, dev)
     mean, scale = _mean_and_deviation(train.states)
@@ -331,7 +331,7 @@ def _as_first_layer_sees(examples: Examples, mean: States | None, scale: States 
 
 
 def probe_auroc(probe: Probe, examples: Examples) -> float:
-    """Return the area under the ROC curve of a probe's probabilities; NaN without both kinds of questions."""
+    """Return the area under the ROC curve of a probe's probabilities; NaN if all labels are equal."""
     return area_under_roc(probe.predict(examples.states), examples.labels).value
 
 

@@ -112,8 +112,8 @@ class ProbeRun(Result):
     Attributes:
         probe: The chosen probe, calibrated, with its card.
         candidates: All probes that were tried.
-        test_figures: Figures on test of the chosen probe (uncalibrated and calibrated), of the logistic baseline, and
-            under other prompts.
+        test_figures: Figures on the test questions: of the chosen probe (uncalibrated and calibrated), of the logistic
+            baseline, and of the probe under other prompts.
         curve: The figures by size of the training set.
         notes: Caveats about calibration and about questions left out.
     """
@@ -214,7 +214,7 @@ def run_training(
         on_step: Called with a description of each training.
 
     Raises:
-        DataError: There are no layers or seeds, a set has only one kind of questions, or a layer was not stored.
+        DataError: There are no layers or seeds, all labels of a set are equal, or a layer was not stored.
         ConfigMismatchError: `data` and `other` contain states of different models.
     """
     settings = settings or ProbeSettings()

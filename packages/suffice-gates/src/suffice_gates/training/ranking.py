@@ -179,7 +179,8 @@ def compare_rankings(
         after: Values of the other reranker, on the same questions in the same order.
         resampling: Settings of the bootstrap and the permutation test.
         names: The metrics.
-        clusters: The resampling unit of each question, whose name determines its draws; None to use the positions.
+        clusters: Name of each question's resampling unit; the name determines the draws of the unit. None if each
+            question is a unit, whose position determines its draws.
 
     Raises:
         DataError: The shapes differ, or a value is undefined.

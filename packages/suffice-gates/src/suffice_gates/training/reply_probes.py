@@ -47,7 +47,7 @@ def fit_reply_probes(
         rule: The rule by which an answer is right.
         settings: Settings of a network (`PROBER` has the paper's shape); None for a logistic regression, without torch.
         seed: Seed of a network.
-        on_progress: Called after each prompt with the number of prompts read and their total.
+        on_progress: Called after each prompt with the number of prompts read and the number of all prompts.
 
     Returns:
         One probe for each of the source's layers; their cards contain hashes of the questions.

@@ -62,7 +62,7 @@ class RerankerRun:
     Attributes:
         path: The folder of the trained cross-encoder; its `reranker.json` contains these values.
         steps: Training steps.
-        best_step: The step whose weights were kept; None without dev questions, which keeps the last weights.
+        best_step: The step whose weights were kept; None without dev questions, because the last weights are then kept.
         history: MRR on dev by step.
         report: Metrics before and after; None without questions to report on.
         reported_on: `test`, or `dev (selected here)`.

@@ -1,8 +1,9 @@
 """Measure a probe under another prompt than the one it was fitted on.
 
-CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  The increases in
-confidence mean something only if the probe also works with passages.  Its AUROC and calibration error are therefore
-measured against the model's answers with the same passages, and compared with those without passages.
+CBDR fits its probe on states of questions alone and applies it to states of questions with passages. The increases in
+confidence mean something only if the probe also works with passages. Therefore the probe's AUROC and calibration error
+are measured with passages, against the model's answers with the same passages. They are compared with the AUROC and
+calibration error without passages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CONTAINS = LabelRule("contains")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift(Result):
-    """Measures of how well the confidence without and with a passage predicts right answers, on the same questions.
+    """The quality of a model's confidence as a predictor of right answers, without and with a passage, on the same questions.
 
     Attributes:
         label: The rule by which an answer is right.
@@ -125,7 +126,10 @@ def measure_prompt(
     *,
     label: LabelRule,
 ) -> ProbeMeasures:
-    """Measure how well the confidence under one prompt, shape ``(n,)``, predicts right answers to that prompt."""
+    """Measure how well the confidence under one prompt predicts right answers to this prompt.
+
+    `predicted` contains the confidence, shape ``(n,)``.
+    """
     right = [is_right(answer, question.answers, label) for answer, (question, _) in zip(answers, pairs, strict=True)]
     return measure_probe(predicted, right, names=[question.question_id for question, _ in pairs])
 

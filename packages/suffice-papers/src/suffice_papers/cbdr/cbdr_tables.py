@@ -30,8 +30,8 @@ class PublishedCbdr:
 
     Attributes:
         title: Title of the paper.
-        tables: The rows of `table1`, `table2`, `table3` and `transitions`, each by its name.
-        flags: The inconsistencies.
+        tables: The rows of figures by name, for each of `table1`, `table2`, `table3` and `transitions`.
+        flags: The inconsistencies of the published figures.
     """
 
     title: str

@@ -4,7 +4,7 @@
   sentence contains it, sentences of the question's other passages are used, in the order of their similarity to the
   question.
 - **B**: the gold passage, cut to the sentences around the answer.
-- **C**: the gold passage of another question, which does not answer the question at hand.
+- **C**: a passage that does not answer the question: the gold passage of another question.
 
 The paper lets a language model rewrite gold passages into A and B.  This module leaves the text as it is.  So A is less
 fluent than in the paper, and B keeps the words of the corpus, where the paper makes B "slightly less like the
@@ -61,7 +61,7 @@ def build_contexts(
     characters: int = 200,
     most: int | None = None,
 ) -> tuple[list[ContextSet], dict[str, int]]:
-    """Return three contexts for each question that allows them, and the numbers of other questions, by reason.
+    """Return three contexts for each question that allows them; also return the numbers of questions that do not, by reason.
 
     Args:
         questions: Questions with gold answers, passages, and the ids of supporting passages.
@@ -130,7 +130,7 @@ def _contains(text: str, keys: Sequence[str]) -> bool:
 
 
 def _without_answer(question: Question, gold: Passage, keys: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the title of a passage on the topic, and those of its sentences that do not contain the answer."""
+    """Return the title of a passage on the topic, and the sentences of this passage that do not contain the answer."""
     ranked = PoolBM25().rank(question.question, pool=question.passages)
     related = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
     for passage in (gold, *related):

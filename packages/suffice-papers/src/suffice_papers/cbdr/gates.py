@@ -32,15 +32,15 @@ def gate_points(
     """Return the points for each depth: never retrieve, every gate, random gates, always retrieve, and a perfect gate.
 
     The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and
-    depths. Each gate is compared with label-blind gates in every order of passages, because these may be better in
-    another order.
+    depths. Each gate is compared with label-blind gates in every order of passages, because a label-blind gate may be
+    better in another order than in the gate's own.
 
     Args:
         benches: Evaluations on the test questions by depth, with the order of the gate's own reranker and the
             probability of every probe.
         others: Evaluations of the same questions with other orders of the passages, by name of the order and by depth.
         probes: Layer and epochs of each probe.
-        best: Layer and epochs of the best probe; the random gates retrieve as often as its gates.
+        best: Layer and epochs of the best probe; the random gates have the retrieval rates of this probe's gates.
         betas: Thresholds of the gate.
         seed: Seed of the random signs of the tests.
     """
@@ -90,7 +90,10 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Return a point with the label-blind gate that dominates it at the lowest rate, over all orders of passages."""
+    """Return a point after comparing it with the label-blind gates in all orders of passages.
+
+    `dominated_by` then names, among the gates that dominate the point, the one with the lowest rate.
+    """
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

@@ -13,7 +13,7 @@ from suffice.recordings.journal import Journal
 from suffice_gates.models.transformers_model import TransformersModel
 
 OnStage = Callable[[str, int, int], None]
-"""Called with a stage, the part of it that is done, and its total."""
+"""Called with the name of a stage, the number of its units that are done, and the number of all its units."""
 
 _BATCH_OF_ANSWERS = 64
 """Questions between two writes to the journal of answers."""

@@ -47,8 +47,8 @@ class KnownWorld(Result):
         logprob: Area under the ROC curve of the answer's log-probability, for comparison.
         told: Share of questions answered correctly with the passage that states the fact.
         untold: Share of questions answered correctly with another question's passage.
-        increase: Share of questions for which the passage that states the fact raises confidence more (has a higher
-            Inc) than another passage, by probe (`qa`, `qa+rag`).
+        increase: Share of questions for which the passage that states the fact has a higher Inc (raises confidence
+            more) than another passage; by probe: `qa`, `qa+rag`.
         increase_unknown: The same share, among the questions that the model does not know.
     """
 

@@ -92,7 +92,8 @@ def pilot_cbdr(
         others: Further cross-encoders by their name in the tables.
         settings: Settings of the pipeline.
         device: A torch device for the rerankers; None for torch's default.
-        on_progress: Called with the name of a measurement, the number of measurements done, and their total.
+        on_progress: Called with the name of a measurement, the number of measurements done, and the number of all
+            measurements.
 
     Returns:
         The measurements by the names of `suffice_papers.cbdr.work`.

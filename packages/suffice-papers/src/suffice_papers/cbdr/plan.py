@@ -80,7 +80,7 @@ class Parts:
     """Disjoint parts of the questions.
 
     Attributes:
-        probe: Training set and dev set of the probe, together with the test set.
+        probe: The split of the probe: its training set, its dev set, and the test questions.
         prefer: Training questions of the reranker.
         test: Questions on which all figures are measured.
     """
@@ -98,7 +98,8 @@ class Parts:
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
     """Divide a question set by the hash of each id; questions with the same text stay together.
 
-    If the settings contain sizes, the first questions by hash are the test questions, and the next are the reranker's.
+    If the settings contain sizes, the questions with the smallest hashes are the test questions, and the next ones
+    train the reranker.
 
     Raises:
         DataError: A part is empty, there are too few questions for the sizes, or an id occurs twice.

@@ -64,10 +64,10 @@ class CbdrRun:
         reranker: The folder of the aligned reranker.
         accuracy: Share of right answers, with its interval, by order of the passages (the retriever's own order, then
             that of each reranker) and by depth.
-        gates: Points with the aligned reranker, by depth: never, each beta of each probe, random gates at the rates of
-            the best probe, always, always in each other order, perfect.  A gate's difference to always retrieving has a
-            p-value adjusted over all probes, betas and depths.  A gate may also be dominated by a label-blind gate in
-            another order of passages.
+        gates: Points with the aligned reranker, by depth. Their order is: never; each beta of each probe; random gates
+            at the rates of the best probe; always; always, with each other order of passages; perfect. A gate's
+            difference to always retrieving has a p-value adjusted over all probes, betas and depths. A gate may also be
+            dominated by a label-blind gate in another order of passages.
         changes: Answers that change between neighbouring betas, by depth.
         settings: Settings of the run.
         seconds: Duration of each stage in this run.
@@ -112,7 +112,8 @@ def run_cbdr(
             in the tables to ids and folders.
         settings: Settings of the pipeline; default: those of the paper.
         device: A torch device for the rerankers; None for torch's default.
-        on_progress: Called with a stage, the part of it that is done, and its total.
+        on_progress: Called with the name of a stage, the number of units of the stage that are done, and the number of
+            all its units.
 
     Raises:
         ConfigMismatchError: The folder was begun with another configuration.

@@ -64,7 +64,7 @@ def train_tiny(folder: str | Path, seed: int = 0, *, threads: int = 1, on_progre
         folder: Output folder; created if missing.
         seed: Seed of the world and the training; equal seeds and threads give equal weights on one machine.
         threads: Processor threads.
-        on_progress: Called with the steps done and their total.
+        on_progress: Called with the number of steps done and the number of all steps.
 
     Returns:
         The world it was trained on.
@@ -179,7 +179,10 @@ class _Lessons:
         return self._prompts(e, r, shown), v
 
     def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
-        """Return k passages for each prompt that do not answer it: on its entity, on its relation, or on neither."""
+        """Return, for each prompt, k passages that do not answer it.
+
+        A passage is about the prompt's entity, about its relation, or about neither.
+        """
         n = len(rows)
         passages: list[tuple[Tokens, ...]] = []
         for _ in range(k):

@@ -163,7 +163,8 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
         n_resamples: Number of bootstrap resamples.
 
     Raises:
-        DataError: There are no models, their sets differ, or no question has defined confidences everywhere.
+        DataError: There are no models, their sets differ, or no question has a defined confidence in every model and
+            with every context.
     """
     if not read or len({values.shape for values in read.values()}) != 1:
         raise DataError(

@@ -151,8 +151,8 @@ def compare_judged(
 ) -> JudgedComparison:
     """Compare methods to choose among the drafts seen at the stop: their quality and their calls of the judge.
 
-    For each fold, a variant of each family is selected on the other folds.  It is the variant with the fewest calls
-    among those that close there at least 90 % of the gap that the best variant closes.
+    For each fold, one variant of each family is selected on the other folds. Of the variants that close at least 90 %
+    of the gap that the best variant closes on these folds, it is the one with the fewest calls.
 
     Args:
         recording: Recorded rounds with recorded marks.
@@ -164,8 +164,8 @@ def compare_judged(
         resampling: Settings of the intervals, shared by all rows; ratios always have percentile intervals.
 
     Raises:
-        DataError: There is nothing to compare, there are fewer than two folds or a fold without questions, or the
-            metric was not measured for an answer that a procedure returns.
+        DataError: There is nothing to compare, there are fewer than two folds, a fold has no questions, or the metric
+            was not measured for an answer that a procedure returns.
         UnknownSignalError: A procedure reads a signal that was not recorded.
     """
     resampling = replace(resampling, interval="percentile")
@@ -210,7 +210,7 @@ def select_variants(
 
     The dev questions must differ from those to report on.
 
-    The other arguments and the errors are those of `compare_judged`.
+    All arguments except `dev`, and the errors, are those of `compare_judged`.
     """
     draw_once = Resampling(n_resamples=1)
     reference = _reference_of(dev, policy, families, metric=metric, judge=marks or metric, resampling=draw_once)
@@ -292,7 +292,10 @@ class _JudgedReference(Reference):
         return values, calls.astype(np.float64), tokens
 
     def best(self, values: Floats, calls: Floats, others: Mask) -> int:
-        """Return, on the questions `others`, the variant with the fewest calls that is nearly as good as the best."""
+        """Return the variant with the fewest calls among those that are nearly as good as the best.
+
+        Variants are measured on the questions `others`.
+        """
         if not others.any():  # one variant and one fold: nothing to select
             return 0
         gains = (values[:, others] - self.last[others]).mean(axis=1)
@@ -302,7 +305,10 @@ class _JudgedReference(Reference):
 
 
 def _judge_tokens(recording: Recording, judge: str) -> tuple[Floats, str]:
-    """Return the tokens of judging each draft, shape ``(n_questions, n_rounds)``, NaN where unknown; and a note."""
+    """Return the tokens of judging each draft, shape ``(n_questions, n_rounds)``, and a note on missing tokens.
+
+    The tokens are NaN where unknown; the note is "" if no tokens are missing.
+    """
     kinds = [column_or_nan(recording, cost_column(f"judge:{judge}", kind)) for kind in _TOKEN_KINDS]
     total = kinds[0] + kinds[1] + kinds[2]
     if np.isfinite(total[recording.seen]).all():

@@ -201,9 +201,10 @@ class Halving(Ordered):
 
 
 def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
-    """Rank the candidates by letting a selector choose repeatedly among those left, shape ``(n_questions, n_rounds)``.
+    """Return the rank of each round, shape ``(n_questions, n_rounds)``.
 
-    Rank 0 is the first choice; rounds that are not candidates have the largest rank.
+    The selector chooses one of the candidates, which gets rank 0; then it chooses among the candidates that are left,
+    and so on. Rounds that are not candidates have the largest rank.
     """
     n = len(view)
     ranks = np.full(view.shape, n, dtype=np.int64)
@@ -221,7 +222,7 @@ def _end(view: Rounds) -> Positions:
 
 
 def _only(view: Rounds, candidates: Mask) -> Rounds:
-    """Return the rounds with answers only at candidates, so that a selector ignores all other rounds."""
+    """Return the rounds without the answers of rounds that are not candidates, so that a selector ignores these rounds."""
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
@@ -256,7 +257,8 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
 def _once_each(calls: Counts, first: Positions) -> Counts:
     """Count the calls on equal drafts once.
 
-    Of equal drafts, the latest judged draft keeps the largest of their numbers of calls, and the others have 0.
+    In a group of equal drafts, the latest one that was judged gets the largest number of calls in the group. All others
+    get 0.
     """
     n = calls.shape[-1]
     # Axis -2 is a round, axis -1 the rounds that it is compared with.

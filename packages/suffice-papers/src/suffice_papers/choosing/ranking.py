@@ -45,8 +45,9 @@ class RankerFit(Result):
     Attributes:
         policy: The policy with the ranker as its selector, and the tune questions in its provenance.
         metric: The metric that decides which round of a pair is better.
-        cross_fitted: Mean metric of the ranker with each penalty, and of simple selectors, over questions and stops at
-            every round. A ranker is judged on questions on which neither the ranker nor its calibrators were fitted.
+        cross_fitted: Mean metric, over questions and over stops at every round, of the ranker with each penalty and of
+            simple selectors. A ranker is judged on questions on which neither the ranker nor its calibrators were
+            fitted.
         penalty: The chosen inverse strength of the penalty; NaN if nothing could be learnt.
         n: Number of questions.
         n_failed: Number of questions left out because their recording failed.
@@ -187,7 +188,10 @@ class _Study:
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
-        """Return the ranker fitted on training questions, or `last` without pairs, and the number of pairs."""
+        """Return the ranker fitted on training questions, and the number of pairs of rounds that it learned from.
+
+        If no feature differs within a pair, the selector `last` is returned instead of a ranker.
+        """
         rounds = _select_questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
         terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)

@@ -43,7 +43,7 @@ class _Vote:
         family: The rules, in the order of their tests.
         is_panel: True if the answers come from different models.
         checker: The rule of the family that reads a check of each answer, and whose policy returns the checked answer;
-            "" if there is none.
+            "" if the family has no such rule.
     """
 
     recording: str

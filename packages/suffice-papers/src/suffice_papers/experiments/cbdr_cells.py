@@ -51,7 +51,8 @@ def run_cbdr_cell(folder: CellFolder, report: Callable[[str, int, int], None] | 
 
     Args:
         folder: The cell.
-        report: Called with a stage of the pipeline, the part of it that is done, and its total.
+        report: Called with the name of a stage, the number of units of the stage that are done, and the number of all
+            its units.
     """
     finished = is_finished(folder)
     if not finished:

@@ -154,7 +154,7 @@ def _work_table(works: Sequence[CellWork], n_cells: int) -> Table:
 
 
 def _row(own: Sequence[tuple[CellWork, Task]]) -> list[Any]:
-    """Return the total units of each kind, tokens and minutes of some tasks; None for a kind that no task has."""
+    """Return sums over some tasks: the units of each kind, the tokens, and the minutes; None for a kind that no task has."""
     counts = []
     for unit in _UNITS:
         found = [NOT_KNOWN if task.count is None else task.count for _, task in own if task.unit == unit]

@@ -50,7 +50,7 @@ class StageMemory:
         states: Memory of gradients, of the optimizer's moments, and of the copy of the weights in half precision.
         activations: Memory that a pass over a whole batch needs.
         parts: The number of equal parts, such as prompts, into which the batch can be cut.
-        unknown: The unknown parts, with the reasons.
+        unknown: The reasons why amounts of memory are unknown.
     """
 
     stage: str
@@ -63,13 +63,13 @@ class StageMemory:
 
     @property
     def total(self) -> float | None:
-        """The sum of all parts; None if a part is unknown."""
+        """The sum of `weights`, `states` and `activations`; None if one of them is unknown."""
         parts = (self.weights, self.states, self.activations)
         return None if None in parts else sum(part or 0.0 for part in parts)
 
     @property
     def least(self) -> float:
-        """The memory that the smallest batch needs, without unknown parts."""
+        """The memory that the smallest batch needs; unknown memory counts as 0."""
         return (self.weights or 0.0) + (self.states or 0.0) + (self.activations or 0.0) / self.parts
 
     def verdict(self, device: float | None) -> str:
@@ -86,7 +86,7 @@ class MemoryPlan:
     """The memory that all stages need, and the memory of the device.
 
     Attributes:
-        stages: One for each stage of each model.
+        stages: The memory of each stage of each model.
         device: Name of the device.
         total: Bytes of the device's memory; None if unknown.
         absent: The device named in the file, if this machine does not have it.
@@ -274,14 +274,14 @@ def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | Non
 
 
 def _number_bytes(model: FoundModel | None, dtype: str) -> int:
-    """Return the bytes per weight in memory; if unknown, those of half precision."""
+    """Return the bytes of one weight in memory; if they are unknown, the bytes of a weight in half precision."""
     n = None if model is None else model.parameters()
     size = None if model is None else model.in_memory(dtype)
     return _HALF if not n or not size else max(1, round(size / n))
 
 
 def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] | None, str, tuple[str, ...]]:
-    """Return the reranker with the largest weights while it scores, its name, and reasons for unknown sizes.
+    """Return the reranker whose weights need the most memory for scoring, its name, and the reasons for unknown sizes.
 
     The aligned reranker counts in single precision, as it was trained.  If any size is unknown, None is returned in
     place of the reranker.

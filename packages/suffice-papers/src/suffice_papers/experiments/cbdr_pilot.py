@@ -46,7 +46,7 @@ class Pilot:
 
     Attributes:
         questions: Number of questions.
-        device: The name of the device on which they were taken.
+        device: The name of the device on which the measurements were taken.
         measured: The cost of units of work, by the names of `suffice_papers.cbdr.work`.
     """
 
@@ -63,7 +63,8 @@ def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int]
     Args:
         folder: The cell.
         n: Number of questions.
-        report: Called with a measurement, the number of measurements done, and their total.
+        report: Called with the name of a measurement, the number of measurements done, and the number of all
+            measurements.
     """
     known = read_pilot(folder)
     if is_finished(folder) or (known is not None and known.questions >= n):
@@ -92,7 +93,7 @@ def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int]
 
 
 def read_pilot(folder: CellFolder) -> Pilot | None:
-    """Return the measurements of a cell; None if there are none, or they were taken with other settings."""
+    """Return the measurements of a cell; None if nothing was measured, or if the settings have changed since."""
     path = folder.file(_FILE)
     stored = json_of(path) if path.is_file() else None
     if not isinstance(stored, dict) or stored.get("settings") != jsonable(_settings(folder)):

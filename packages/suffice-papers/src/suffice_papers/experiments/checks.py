@@ -29,7 +29,7 @@ class Obstacles:
     Attributes:
         shared: Problems that end the whole run or leave its tables wrong.
         by_cell: Problems that end single cells: a missing model, endpoint or package.
-        estimates: Estimated needs of disk and memory that exceed this machine's; a run can begin nevertheless.
+        estimates: Estimated needs of disk and memory that this machine cannot meet; a run can begin nevertheless.
         notes: Estimated needs of disk.
     """
 
@@ -82,7 +82,7 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
 
 
 def has_questions(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether the questions of a cell, and those of the cell that calibrates it, can be loaded."""
+    """Return whether the questions of a cell, and the questions of the cell that calibrates it, can be loaded."""
     tune = cell.data if experiment.protocol == "cbdr" else experiment.tune_cell(cell).data
     return cell.data.problem is None and tune.problem is None
 
@@ -137,7 +137,8 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
     """Return the price of a cell's tokens by component; None if unknown, {} for a local model, whose tokens are free.
 
     Raises:
-        DataError: A list of prices is given, but does not contain the cell's model at an endpoint, or its judge.
+        DataError: A list of prices is given, but lacks the cell's judge, or lacks the cell's model although the model
+            is at an endpoint.
     """
     if experiment.prices is None:
         return None

@@ -102,7 +102,7 @@ class ModelChoice:
 
     @property
     def url(self) -> str | None:
-        """The address of the model's endpoint; None for that of OpenAI."""
+        """The address of the model's endpoint; None for the address of OpenAI."""
         return self.options.base_url or os.environ.get("OPENAI_BASE_URL")
 
 
@@ -120,8 +120,8 @@ class DataChoice:
         eval_split: Use only the eval questions that the file assigns to this split.
         setting: Source of the evidence, by which the tables are grouped.
         corpus: Name of the source of the passages, in the tables; default: the name of the questions.
-        calibrate_on: Name of other data, whose tune questions are used for calibration instead; "" for its own tune
-            questions.
+        calibrate_on: Name of another entry, whose tune questions are used for calibration; "" to calibrate on the tune
+            questions of this entry.
         retrievers: Names of the retrievers that are used with these questions; empty for all.
     """
 
@@ -205,10 +205,10 @@ class RivalChoice:
         name: Name in tables and folders.
         looping: A method that asks for its own evidence.
         gating: A gate in front of the plain loop.
-        rule: The stopping rule; "" to let the method end by itself.  Without a method and a gate, the rule stops the
-            plain loop.
-        threshold_of: Signal whose threshold in the rule is chosen on tune questions, by most right answers, then fewest
-            calls; "" to keep the rule's threshold.
+        rule: The stopping rule; "" to let the method end by itself. If there is neither a method nor a gate, the rule
+            stops the plain loop.
+        threshold_of: Signal whose threshold in the rule is chosen on tune questions: the threshold with the most right
+            answers; among ties, the one with the fewest calls. "" keeps the rule's threshold.
         models: Names of the models with which the rival is tried; empty for all.
     """
 

@@ -203,7 +203,7 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
 
 
 def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstimate:
-    """Return the estimate of a cell of CBDR; without `costs`, its pipeline has finished."""
+    """Return the estimate of a cell of CBDR; `costs` is None if the cell's pipeline has finished."""
     left = dict.fromkeys(_COSTS, 0) if costs is None else costs
     if cell.data.problem is not None:
         return CellEstimate(cell=cell.name, questions=NOT_KNOWN, recorded=0, left=left)

@@ -76,8 +76,8 @@ def read_fields(
         entry: The table.
         where: The file and the table, named in messages.
         folder: The folder that paths are relative to.
-        left_out: Fields that the file cannot set; for a nested dataclass, they are in the metadata of the field that
-            contains it.
+        left_out: Fields that the file cannot set. If a field contains a nested dataclass, the metadata of this field
+            lists those fields of the nested dataclass that the file cannot set.
         base: Object with the values of keys that are not in the table; None for the defaults of the fields.
         absent: List to which a message is added for each file that does not exist; None to raise instead.
         given: Values of fields that come from elsewhere.

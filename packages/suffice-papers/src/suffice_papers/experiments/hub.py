@@ -27,7 +27,7 @@ class FoundModel:
     """The facts about a model that can be known without loading it.
 
     Attributes:
-        problem: The reason why the model cannot be loaded, with a remedy; "" if there is none.
+        problem: The reason why the model cannot be loaded, with a remedy; "" if no such reason is known.
         stored: Bytes of its weights as stored; None if unknown.
         download: Bytes that still have to be downloaded.
         config: The content of its `config.json`; empty if unknown.
@@ -98,7 +98,7 @@ def _in_folder(folder: Path, remedy: str) -> FoundModel:
 
 
 def _weights(sizes: Mapping[str, int | None]) -> int:
-    """Return the total bytes of the weight files of one kind, the most preferred kind that exists."""
+    """Return the total bytes of a model's weight files; if there are files of several kinds, only the preferred kind counts."""
     for ending in _WEIGHTS:
         if total := sum(size or 0 for name, size in sizes.items() if name.endswith(ending)):
             return total
@@ -107,7 +107,7 @@ def _weights(sizes: Mapping[str, int | None]) -> int:
 
 @cache
 def at_hub(model: str, revision: str | None, offline: bool, endpoint: str | None) -> FoundModel:
-    """Look up a hub id: in the local cache first, then at the hub unless it is offline.
+    """Look up a hub id: first in the local cache, and then at the hub unless `offline` is true.
 
     Results are cached, since cells share models; clear the cache before a new check.
     """

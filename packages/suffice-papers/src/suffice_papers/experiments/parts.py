@@ -51,7 +51,7 @@ class ModelPart:
         kind: Its kind, a key of `_LIBRARIES`.
         revision: Its revision, if a separate key contains the revision.
         dtype: Number type of its weights in memory; `auto` for the stored type.
-        device: Torch device; None for the first GPU, or the processor without a GPU.
+        device: Torch device; None for the first GPU, or for the processor if there is no GPU.
         stage: The part of the run in which it is in memory.
     """
 

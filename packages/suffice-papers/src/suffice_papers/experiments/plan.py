@@ -92,8 +92,8 @@ class Experiment:
         seeds: Seeds; a model whose answers depend on the seed has a run for each.
         max_rounds: The highest round R.
         round_zero: True to record also round 0, the model without evidence.
-        concurrency: Number of questions answered at the same time; None for 8, or for a model on this machine, as many
-            as it takes at once.
+        concurrency: Number of questions answered at the same time. None for the default: the batch size of a local
+            model, or 8 for any other model.
         prices: Prices in USD per million tokens: a file, or `list` for list prices; None if unknown.
         max_loss: The largest mean loss that a certificate bounds.
         confidence: Confidence of that bound.
@@ -235,7 +235,7 @@ class Experiment:
             )
 
     def _check_plain(self) -> None:
-        """Raise if the file has settings of TASR, but another protocol that does not use them."""
+        """Raise if the file has settings of TASR that the protocol of the file does not use."""
         plain = (RetrieverChoice(name="bm25"),)
         given = {
             "retriever": self.retrievers != plain,
@@ -291,7 +291,7 @@ class Experiment:
     def repeats(self, model: ModelChoice) -> bool:
         """Return whether the seed may change a model's cells.
 
-        This is so for models at an endpoint, for scripts, and if something is trained.
+        It may change them for models at an endpoint, for scripts, and in the protocol of CBDR, which trains models.
         """
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 

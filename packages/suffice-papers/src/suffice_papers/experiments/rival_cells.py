@@ -98,7 +98,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop that has rivals, with a line for every way to retrieve evidence in it."""
+        """Each cell of the plain loop that has rivals, with one line for every way to retrieve evidence in this cell."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))
@@ -121,7 +121,7 @@ class WaysOfAsking:
         return lines
 
     def _policy(self, rival: RivalChoice, plain: CellFolder, recording: Recording) -> Policy | str:
-        """Return the policy that stops a rival, or the reason why there is none."""
+        """Return the policy that stops a rival, or the reason why the rival has no policy."""
         try:
             if rival.is_recorded:
                 return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)
@@ -179,7 +179,9 @@ class WaysOfAsking:
 
 
 def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy:
-    """Choose a policy's threshold of a signal on tune questions, by most right answers, then fewest calls.
+    """Choose the threshold of a signal in a policy's rule on tune questions.
+
+    The chosen threshold has the most right answers; among ties, the fewest calls.
 
     Raises:
         DataError: No threshold can be judged on the tune questions.

@@ -68,7 +68,7 @@ class ExperimentRun(Result):
         return f"{done} of {counts} ran." if is_pipeline else f"{self.calls:,.0f} calls for {done} of {counts}."
 
     def tables(self) -> Sequence[Table]:
-        """Return the table of stages, then those of the paper."""
+        """Return the table of stages, followed by the tables of the paper."""
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
@@ -140,7 +140,7 @@ def run_experiment(
             reuse these results.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
-        on_table: Called with the current table, the number of finished tables and their total.
+        on_table: Called with the current table, the number of finished tables and the number of all tables.
         on_failed: Called with the name of a cell and its error, as soon as the cell is known to fail.
 
     Raises:
@@ -282,7 +282,7 @@ def _naming(paper: Paper, failed: Mapping[str, str], n_cells: int) -> Paper:
 
 
 def _loading_order(folder: CellFolder) -> tuple[int, int, int]:
-    """Return a sort key that puts cells with the same model side by side, and within them cells with the same index."""
+    """Return a sort key that puts cells with the same model side by side; among these, cells with the same index."""
     experiment, cell = folder.experiment, folder.cell
     retriever = experiment.retrievers.index(cell.retriever)
     if cell.model.scripted or cell.model.is_remote:
@@ -295,7 +295,7 @@ def _reporting(report: OnCell, cell: str) -> OnCell:
 
 
 def _write_tables(out: Path, paper: Paper) -> None:
-    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; remove those of an earlier run."""
+    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; remove the tables and figures of an earlier run."""
     write_paper(out / "tables.json", paper)
     write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
     for folder, kind in (("tables", "csv"), ("figures", "svg")):

@@ -42,7 +42,7 @@ def semantic_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the protocol's tables of the first run of each configuration, and tables over its runs.
+    """Return the protocol's tables of the first run of each configuration, and tables of means over all runs.
 
     Raises:
         SufficeError: The protocol is possible in no cell; the error is that of the first cell.
@@ -95,7 +95,10 @@ def _titled(tables: Sequence[Table], name: str, *, several: bool) -> list[Table]
 
 
 def _protocol_runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
-    """Tabulate, over runs and questions, the judge-free policy's quality, difference to the full width, and rounds."""
+    """Tabulate means over runs and questions for the judge-free policy.
+
+    They are its quality, its difference to the full width, and its rounds.
+    """
     values = {name: [_run_values(protocol) for protocol in protocols] for name, protocols in runs.items()}
     metric = experiment.semantic.metric
     shown = {

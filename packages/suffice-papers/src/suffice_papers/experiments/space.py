@@ -1,4 +1,4 @@
-"""Compare the disk and memory that an experiment's open cells need, by estimate, with those of this machine."""
+"""Compare the estimated needs of disk and memory of an experiment's open cells with the disk and memory of this machine."""
 
 from __future__ import annotations
 

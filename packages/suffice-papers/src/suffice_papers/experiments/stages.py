@@ -1,4 +1,7 @@
-"""The folder of a cell: recordings, which resume but never mix two settings, and results computed from recordings."""
+"""The folder of a cell: its recordings, and results that are computed from the recordings.
+
+An interrupted recording resumes, but a recording never mixes two settings.
+"""
 
 from __future__ import annotations
 

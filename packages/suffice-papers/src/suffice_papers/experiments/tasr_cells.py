@@ -84,7 +84,7 @@ def with_all_prompts(folder: CellFolder, split: str) -> Path:
 
 
 def _certified(folder: CellFolder) -> Mapping[str, Any]:
-    """Return the verdict of a cell's certificate, or the reason why there is none."""
+    """Return the verdict of a cell's certificate, or the reason why the cell has no certificate."""
     path = next(path for path in (folder.file("certificate.json"), folder.file("policy.json")) if path.is_file())
     values: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return {"cell": folder.cell.name, **{key: values.get(key) for key in ("problem", "headline", "certified", "n")}}

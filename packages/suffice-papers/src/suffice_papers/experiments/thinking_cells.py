@@ -76,7 +76,7 @@ def _figures(folder: CellFolder) -> ThinkingFigures:
 
 
 def _summary(tables: dict[str, tuple[Table, Table]]) -> Table:
-    """Return a table of the chosen rule of each cell next to its chains without a stop."""
+    """Return a table with two lines for each cell: the chosen rule, and the cell's chains without a stop."""
     ways = next(iter(tables.values()))[0]
     return Table(
         title="The chosen rule of each cell, beside chains without a stop",

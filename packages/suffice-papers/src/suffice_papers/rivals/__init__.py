@@ -1,4 +1,4 @@
-"""Rivals: methods that decide when to retrieve, and gates, on a small world that a tiny model partly knows."""
+"""Rivals: gates, and methods that decide when to retrieve, measured on a small world that a tiny model partly knows."""
 
 from suffice_papers.rivals.stop_values import RoundValues, StopValues, learn_stop
 

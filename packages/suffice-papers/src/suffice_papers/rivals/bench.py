@@ -83,7 +83,10 @@ class Bench:
         )
 
     def asked(self, name: str, method: ChainMethod, questions: Sequence[Question], *, every_round: bool) -> Recording:
-        """Record a method that writes its own queries, with an answer in every round or only at its end."""
+        """Record a method that writes its own queries.
+
+        The method answers in every round if `every_round` is true, or else only when it ends.
+        """
         loop = QueryLoop(
             method=method,
             model=self.steps,

@@ -82,7 +82,10 @@ def _not_run(name: str, error: Exception) -> RivalLine:
 
 
 def _prompts(questions: Sequence[Question]) -> list[StatePrompt]:
-    """Return the prompts to fit probes on: each question once for each number of passages in `_PROBED`, best first."""
+    """Return the prompts to fit probes on.
+
+    For each question and each number k in `_PROBED`, there is a prompt with the question's best k passages.
+    """
     retriever = PoolBM25()
     prompts = []
     for question in questions:
@@ -98,7 +101,10 @@ def _golds(questions: Sequence[Question]) -> dict[str, Sequence[str]]:
 
 
 def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Measure the threshold of a signal with the most right answers on tune; among ties, that with the fewest calls."""
+    """Choose the threshold of a signal on tune, and measure it on the evaluation questions.
+
+    The chosen threshold has the most right answers on tune; among ties, the fewest calls.
+    """
     name, comparison = _RULES[signal]
     column = tune.column(signal)
     thresholds = even_betas(column[np.isfinite(column)], _N_THRESHOLDS)

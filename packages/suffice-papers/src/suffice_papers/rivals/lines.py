@@ -26,7 +26,7 @@ class RivalLine:
 
     Attributes:
         name: Name in the table.
-        kind: The kind: `fixed`, `method`, `gate` or another.
+        kind: The kind of the method in the table: `fixed`, `method`, `gate`, or any other word.
         questions: The ids of the questions, in order.
         clusters: The cluster of each question; None if each question is its own cluster.
         right: EM of the answers, in [0, 1].
@@ -89,7 +89,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 
 
 def fixed_lines(recording: Recording) -> list[RivalLine]:
-    """Measure reading a fixed number of passages in one call, for each number, on a recording of the plain loop.
+    """Return one line for each number of passages; the passages are read in a single call of the plain loop.
 
     A question with fewer passages is read with all of its passages.
 
@@ -169,7 +169,7 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
-    """Return the most accurate fixed line with no more calls and tokens than a line; among ties, the cheapest.
+    """Return the most accurate fixed line that needs no more calls and no more tokens than `line`; among ties, the cheapest.
 
     Return None if every fixed line needs more.
     """

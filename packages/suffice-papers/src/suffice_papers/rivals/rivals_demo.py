@@ -112,7 +112,10 @@ def _methods(bench: Bench) -> list[RivalLine]:
 
 
 def _tuned_dragin(bench: Bench) -> Dragin:
-    """Return DRAGIN with the best settings on half of tune, by most right answers, then fewest retrievals."""
+    """Return DRAGIN with the best settings on half of the tune questions.
+
+    The best settings give the most right answers; among ties, the fewest retrievals.
+    """
 
     def rank(method: Dragin) -> tuple[float, float]:
         file = f"tune-dragin-{method.theta:g}-{method.n}"

@@ -128,10 +128,10 @@ def learn_stop(
 ) -> tuple[Policy, StopValues]:
     """Learn from full-width recorded rounds when to stop, and return a policy (Stop-RAG, Park et al., 2025).
 
-    Rounds are learned backwards from the last, each with two ridge regressions on the round's signals.  The target of
-    ``Q(stop)`` is the quality of the round's answer.  The target of ``Q(continue)`` is ``G[t] = (1 - trace) *
-    max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``, and at the last choice the quality of the last round.  With
-    trace 0 this is dynamic programming; with trace 1 the target is the quality of the last round.  The rule stops where
+    Rounds are learned backwards from the last, each with two ridge regressions on the round's signals. The target of
+    ``Q(stop)`` is the quality of the round's answer. The target of ``Q(continue)`` is ``G[t] = (1 - trace) *
+    max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``; at the last choice, it is the quality of the last round. With
+    trace 0 this is dynamic programming; with trace 1 the target is the quality of the last round. The rule stops where
     ``Q(stop) >= Q(continue)``, and continues where a signal is undefined.
 
     >>> from suffice.recordings import bundled_recording
@@ -231,7 +231,7 @@ class _Walks:
         return tuple(reversed(learned))
 
     def _fitted(self, position: int, going_on: Floats) -> tuple[RoundValues, Mask, Floats]:
-        """Fit the values at one position; return them, a mask of the questions used for the fit, and the inputs."""
+        """Fit the values at one position; return the values, a mask of the questions used for the fit, and the inputs."""
         columns, has_choice = self.columns[:, position], self.last > position
         defined = np.isfinite(columns)
         listed = [i for i in range(len(self.signals)) if 2 * defined[has_choice, i].sum() > has_choice.sum()]

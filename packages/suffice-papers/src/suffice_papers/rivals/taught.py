@@ -100,7 +100,7 @@ def train_chains(
         steps: Training steps.
         threads: Processor threads.
         n_questions: Number of questions of `tune` and `eval`.
-        on_progress: Called with the steps done and their total.
+        on_progress: Called with the number of steps done and the number of all steps.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
@@ -159,7 +159,7 @@ class _ChainLessons:
                 self._leading.setdefault(world.values[pair], []).append(pair)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
-        """Yield the lessons of one training step in two batches: short lessons without passages, then those with."""
+        """Yield the lessons of one training step in two batches: short lessons without passages, then lessons with passages."""
         yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
         yield [self.reading() for _ in range(_READING)]
 

@@ -43,8 +43,9 @@ def against_chance(
 ) -> dict[str, Chance]:
     """Compare each policy with its own stops, randomly permuted over the questions.
 
-    A paired t test is not suitable, because the expectation depends on the policy's own stops: each pair differs only
-    by a share of one question's differences between rounds, regardless of the signal.
+    A paired t test is not suitable, because the expectation for a question depends on the policy's own stops. The two
+    values of a pair therefore differ only by a share of the differences between the question's rounds, whether or not
+    the signal is of use.
 
     Args:
         drafts: The questions.

@@ -85,7 +85,7 @@ def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
 
 
 def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[str, Any]:
-    """Chart the published score of each policy on a split against its rounds, with the interval of its difference."""
+    """Chart the published scores of policies on a split against their mean rounds, with intervals of the score differences."""
     base = split.runs[BASELINE].score
     points = []
     for run in runs:

@@ -87,7 +87,7 @@ class Convergence:
         below: Share of defined distances below the threshold.
         pooled: The published test.
         rounds: The distances by round.
-        warning: A limitation of the interval; empty if there is none.
+        warning: A limitation of the interval; empty if the interval has no limitation.
     """
 
     n: int
@@ -110,7 +110,7 @@ class Convergence:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the conjecture in words, by the interval of the slope."""
+        """The verdict on the conjecture, in words; it follows from the interval of the slope."""
         if math.isnan(self.slope):
             return "not testable: no trajectory has two distances"
         if self.high < 0:

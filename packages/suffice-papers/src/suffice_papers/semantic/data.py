@@ -87,7 +87,7 @@ def metric_of(recording: Recording, metric: str | None) -> str:
 
 
 def marked(recording: Recording, metric: str) -> Recording:
-    """Add the signal `information_gain`, the rise of a judge's recorded mark, which the full cascade reads.
+    """Add the signal `information_gain` for the full cascade: the rise of a judge's recorded mark since the previous draft.
 
     The recording is returned unchanged if it already contains the signal, or if the metric is not from a judge.  A
     policy that reads the signal pays for the judge.
@@ -186,7 +186,7 @@ def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
 def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """Split a recording into test and dev questions by a hash of their ids.
 
-    Rows of one question stay together, because the hash is that of their cluster.
+    Rows of one question stay together, because the id of their cluster is hashed.
 
     Args:
         recording: Recorded rounds.

@@ -148,7 +148,7 @@ class FigureSplit:
         return 1 - self.runs[name].tokens / self.runs[BASELINE].tokens
 
     def different(self) -> list[PublishedRun]:
-        """Return the policies without the baseline; if a run has several names, only under the first name."""
+        """Return the runs of all policies except the baseline; a run with several names is returned once, under the first name."""
         first: dict[tuple[float, float, float], PublishedRun] = {}
         for run in self.runs.values():
             first.setdefault(run.means, run)
@@ -206,7 +206,7 @@ class PublishedSemantic:
         paper: Title, number, repository, judge and settings.
         text: Figures in the abstract and the text.
         splits: The splits by name, `test` first.
-        flags: The inconsistencies.
+        flags: The inconsistencies of the published figures.
     """
 
     paper: Mapping[str, Any]

@@ -5,9 +5,9 @@ when a sentence contains "answer is" or nothing new is written, and then a reade
 round has an answer**: at earlier rounds the answer is None and the metrics are NaN.  Rounds after the loop's own stop
 were never run, so every trajectory is censored.
 
-`prediction_chains.txt` contains for each question its id and its text.  For each round follow a JSON list of all titles
-so far, the thought so far, and, except for the last round, ``Exit? No.``.  Then come passage ids, the thought and the
-answer again.
+`prediction_chains.txt` contains for each question its id and its text. Each round has a JSON list of all titles so far,
+then the thought so far, and then, except in the last round, ``Exit? No.``. After the last round come passage ids, and
+once more the thought and the answer; these are not read.
 """
 
 from __future__ import annotations

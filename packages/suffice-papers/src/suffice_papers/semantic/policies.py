@@ -54,8 +54,8 @@ class Replayed:
         policies: The policies of the cells, by label.
         silent: Members of the cascade that were recorded but never fire on these drafts, with the reason.
         missing: Members of the cascade whose signal was not recorded.
-        rounds: Number of rounds of each question, by label, shape ``(n_questions,)``; for random stopping, its
-            expectation.
+        rounds: Number of rounds of each question, by label, shape ``(n_questions,)``; for random stopping, the expected
+            number.
         gold: Members of the cascade whose signal reads the gold answer; a policy with such a member is an oracle.
         tokens: The kind of tokens that are counted: `tokens`, or `output_tokens` if only output tokens are known
             everywhere; the cost of prompts is then missing.
@@ -214,5 +214,8 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
 
 
 def _rounds(runs: Iterable[Run]) -> Floats:
-    """Return each question's rounds, for random stops the expectation, shape ``(n_runs, n_questions)``."""
+    """Return the number of rounds of each question in each run, shape ``(n_runs, n_questions)``.
+
+    For random stops it is the expected number.
+    """
     return np.array([run.rounds for run in runs], dtype=np.float64)

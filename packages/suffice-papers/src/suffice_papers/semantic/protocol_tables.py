@@ -122,7 +122,10 @@ def _passed(test: MarginTest) -> str:
 
 
 def chance_table(chance: Mapping[str, Chance], replayed: Replayed) -> Table:
-    """Compare each main policy with its own stops permuted over questions, which keep the rounds but ignore signals."""
+    """Compare each main policy with its own stops, permuted over questions.
+
+    Permuted stops have the same rounds, but do not depend on signals.
+    """
     n = max((one.n_resamples for one in chance.values()), default=0)
     adjusted = dict(zip(chance, holm([one.p for one in chance.values()]).tolist(), strict=True))
     return Table.of(
@@ -223,7 +226,7 @@ def tests_table(compared: PolicyComparison) -> Table:
 
 
 def _warnings(compared: PolicyComparison, lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the warnings about intervals and tests, each once, with the lines of the table to which it applies."""
+    """Return each warning about intervals and tests once, with the lines of the table to which the warning applies."""
     places: dict[str, list[str]] = {}
     for name, label in lines:
         warning = compared.differences[label][name].warning

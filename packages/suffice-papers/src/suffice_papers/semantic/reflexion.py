@@ -44,8 +44,9 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
 
     Args:
         path: The JSON lines file.
-        incomplete: Treatment of logs that lack trials, mostly the first.  `"drop"` leaves their trajectories out, and
-            notes the number; `"keep"` adds the missing trials without an answer and with undefined metrics.
+        incomplete: Treatment of a question whose log lacks some trials, mostly the first ones. `"drop"` leaves the
+            question's trajectory out, and a note contains the number of such trajectories. `"keep"` adds the missing
+            trials, without an answer and with undefined metrics.
 
     Raises:
         DataError: A line does not have this form, or two lines contain the same trial; the message names file and line.

@@ -79,7 +79,7 @@ def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> Impo
 
 
 def sentiment_reached(verdict: str, target: str) -> float:
-    """Return 1.0 if the verdict names the target sentiment anywhere, in any case, else 0.0.
+    """Return 1.0 if the verdict names the target sentiment anywhere, in upper or lower case, else 0.0.
 
     >>> sentiment_reached("The review sounds very positive. The sentiment is Positive", "Very positive")
     1.0

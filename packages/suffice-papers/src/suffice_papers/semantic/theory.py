@@ -35,7 +35,7 @@ class Checked:
         claim: The claim in words.
         seen: The check that was made, and its outcome, in words.
         holds: True if the claim held throughout.
-        proved: The statement that `make prove` proves for all recordings; empty if there is none.
+        proved: The statement that `make prove` proves for all recordings; empty if it proves nothing about this claim.
     """
 
     claim: str

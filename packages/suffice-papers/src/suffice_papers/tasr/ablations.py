@@ -68,9 +68,9 @@ def calibrated(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
 
 
 def refitted(cell: CellRuns, keep: Mask | None = None, **form: Any) -> Policy | None:
-    """Fit a cell's calibrators again, in another form or on some of the tune questions; return the policy with them.
+    """Fit a cell's calibrators again, in another form or on some of the tune questions; return the policy with the new calibrators.
 
-    Return None if they cannot be fitted.
+    Return None if a calibrator cannot be fitted.
 
     Args:
         cell: A cell with a calibrated policy.
@@ -103,7 +103,7 @@ def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats
 
 
 def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[int, Floats]) -> FigureValue:
-    """Return the mean over cells of a quantity; `values` has its value for each question, by `id(cell)`."""
+    """Return the mean of a quantity over cells; `values` contains, by `id(cell)`, the quantity of each question."""
     return cell_means(resampling, cells, lambda cell: {"value": values[id(cell)]})[0]["value"]
 
 
@@ -227,8 +227,8 @@ def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Res
 def _fold_results(cell: CellRuns, resampling: Resampling) -> list[tuple[float, Floats, float] | None]:
     """Tune the threshold for each fold on the other four folds.
 
-    Return for each fold the mean F1 on the other folds, the F1 of each of its own questions, and the threshold; or None
-    if TASR cannot be calibrated on the other folds.
+    Return for each fold the mean F1 on the other folds, the F1 of each of its own questions, and the threshold; return
+    None for a fold if TASR cannot be calibrated on the other folds.
     """
     n = len(cell.tune.question_ids)
     folds = np.random.default_rng(resampling.seed).permutation(np.arange(n) % _FOLDS)
@@ -264,7 +264,10 @@ def _tuned(prepared: PreparedRecording, policy: Policy) -> tuple[float, Policy]:
 
 
 def _best(tried: Sequence[tuple[float, float, float]]) -> float:
-    """Return the threshold with the best quality within the budget of calls; without one, that with the fewest calls."""
+    """Return the threshold with the best quality within the budget of calls.
+
+    If every threshold exceeds the budget, return the threshold with the fewest calls.
+    """
     allowed = [item for item in tried if item[1] <= _MOST_CALLS + ROUNDING]
     return max(allowed, key=lambda item: item[0])[2] if allowed else min(tried, key=lambda item: item[1])[2]
 
@@ -370,7 +373,7 @@ def _instead(name: str) -> Build:
 
 
 def _aggregate(name: str) -> Build:
-    """Return a function that builds TASR with another margin in place of that of the first token."""
+    """Return a function that builds TASR with another margin in place of the margin of the first token."""
 
     def build(cell: CellRuns) -> Policy | None:
         if not _has(cell, name):

@@ -118,7 +118,7 @@ def _same_questions(files: list[tuple[Path, dict[str, str | None]]]) -> list[str
 
 
 def _round(k: int, name: str, found: tuple[Path, dict[str, str | None], dict[str, float]] | None) -> Round:
-    """Return a round with its answer and confidence; without both if there is no file with this budget."""
+    """Return a round with its answer and confidence; if there is no file with this budget, both are missing."""
     answer, confidence = (None, None) if found is None else (found[1][name], found[2].get(name))
     signals = {"verbal_confidence": math.nan if confidence is None else float(confidence)}
     return Round(index=k, answer=answer, text=answer or "", signals=signals, costs={"generator": one_call()})

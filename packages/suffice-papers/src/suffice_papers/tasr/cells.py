@@ -58,7 +58,7 @@ class TasrCell:
         eval: Recording for the tables; it has no question of `tune`.
         prompt: Id of the prompt.  The tables use cells with `answer_first`; if there are none, cells with the first
             cell's prompt.  Figure 5 uses all prompts.
-        published: The paper's cell that this cell reproduces; "" if there is none.
+        published: The paper's cell that this cell reproduces; "" if it reproduces none.
     """
 
     name: str
@@ -161,7 +161,8 @@ class CellRuns:
         prompts: Tune and eval recordings with all prompts in their files.
         policy: TASR with its calibrator fitted on `tune`; None if it cannot be fitted.
         result: The replay of the policy; None if the policy cannot be replayed.
-        runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty if `result` is None.
+        runs: The runs by label: of TASR, its random twin, fixed budgets, closed book and oracles; empty if `result` is
+            None.
         problem: The reason why `result` is None; empty otherwise.
         notes: Deviations from the paper's procedure in this cell.
     """

@@ -54,7 +54,7 @@ def tasr_charts(cells: Sequence[CellRuns], tables: Sequence[Table], published: P
 
 
 def _figure_lines(table: Table, figures: str = "here") -> Iterator[_TableLine]:
-    """Yield the rows of a table with figures from one source (`here` or published), each as a mapping by column."""
+    """Yield the rows of a table whose figures come from one source (`here` or `published`), each as a mapping by column."""
     names = [column.name for column in table.columns]
     for row in table.rows:
         line = dict(zip(names, row, strict=True))

@@ -90,7 +90,7 @@ def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[st
 
 
 def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str:
-    """Return "dominated by ..." with the cheapest fixed or random policy that dominates a row; "" without one."""
+    """Return "dominated by ..." with the cheapest fixed or random policy that dominates a row; "" if no such policy does."""
     f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
     rivals = [
         (value_of(row["calls"]), name)

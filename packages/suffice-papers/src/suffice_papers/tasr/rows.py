@@ -30,8 +30,9 @@ def macro_means(
 
     Args:
         resampling: Settings of the intervals.
-        parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of each row.
-            A quantity is left out if a cell lacks it, and its mean is NaN if it was not measured for every question.
+        parts: A tuple for each cell: its name; its quantities by key, each of shape ``(n_rows,)``; and the question of
+            each row. A quantity is left out if a cell lacks it, and its mean is NaN if it was not measured for every
+            question.
     """
     keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
     known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
@@ -172,7 +173,7 @@ class Layout:
 
 
 def _with_bounds(figure: FigureValue | None) -> FigureValue | None:
-    """Return a figure; an undefined interval, or one of width 0 as for the calls of a fixed budget, is removed."""
+    """Return a figure without its interval if the interval is undefined or has width 0, as for the calls of a fixed budget."""
     return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
 
 

@@ -81,7 +81,10 @@ def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Fig
 
 
 def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
-    """Return a model's published row if the group contains all of its cells in the setting, else None; and notes."""
+    """Return the name of the published row of a group's model, and notes.
+
+    The name is None unless the group reproduces exactly the paper's cells of the model in the setting.
+    """
     ours = {item.cell.published for item in group} - {""}
     if not ours:
         return None, []

@@ -57,7 +57,7 @@ def paper_tasr(
 ) -> Paper:
     """Compute Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
 
-    A part is left out, with the reason, if recordings for it are missing.
+    If recordings for a part are missing, the part is left out, and `not_made` contains the reason.
 
     Args:
         cells: At least one cell, for example from `read_cells`.
@@ -65,7 +65,7 @@ def paper_tasr(
             recording.  For one cell the intervals equal those of `suffice.evaluation.replay.replay` on a recording in
             the order of ids.
         command: The command that was run, for the provenance.
-        on_progress: Called with the current part, the number of parts done and their total.
+        on_progress: Called with the current part, the number of parts done and the number of all parts.
 
     Raises:
         DataError: `cells` is empty, a recording cannot be read, or a question is in both recordings of a cell.
@@ -99,7 +99,7 @@ def paper_of_cells(
         loaded: At least one cell from `load_cell`.
         resampling: The same settings as for `load_cell`.
         command: The command that was run, for the provenance.
-        on_progress: Called with the current part, the number of parts done and their total.
+        on_progress: Called with the current part, the number of parts done and the number of all parts.
     """
     report = on_progress or (lambda _name, _done, _total: None)
     published = published_tasr()
@@ -202,7 +202,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
 
 
 def _identity(item: CellRuns) -> str:
-    """Return the model and questions in a recording's metadata; "" if there are none."""
+    """Return the model and the questions in a recording's metadata, as one text; "" if the metadata contains neither."""
     metadata = (item.tune.metadata, item.eval.metadata) if item.cell.tune else (item.eval.metadata,)
     sets = [entry["dataset"]["hash"] for entry in metadata if "hash" in (entry.get("dataset") or {})]
     depends = item.eval.metadata.get("depends") or {}

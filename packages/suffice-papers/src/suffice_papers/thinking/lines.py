@@ -43,8 +43,8 @@ class Line:
         trials: Mean number of trial answers.
         against: Difference in the share of right answers to chains without a stop.
         at_random: For a rule, the expected share of right answers if its stops are assigned to questions at random.
-        dominated: A fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if there
-            is none.
+        dominated: A fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if
+            nothing dominates this line.
         coins: For a rule, and for each price of a trial answer, the mixture of two fixed budgets with the most right
             answers for no more tokens.  In a mixture, a coin decides for each question between the budgets.  None if
             every budget costs more.
@@ -181,7 +181,7 @@ class Lines:
 
 
 def _chain(run: Run) -> Floats:
-    """Return the tokens that a model computes for a chain and its own answer, shape ``(n_questions,)``."""
+    """Return the tokens that a model computes for a chain and for the answer at its end, shape ``(n_questions,)``."""
     return _computed(run, "generator")
 
 

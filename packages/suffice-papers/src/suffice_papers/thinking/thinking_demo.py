@@ -105,7 +105,9 @@ class ThinkingFigures:
 
     @cached_property
     def certified(self) -> dict[str, float]:
-        """The p-values of the certified rules, whose loss is bounded with confidence; by name, in the order of the tests.
+        """The p-values of the certified rules by name, in the order of the tests.
+
+        The loss of a certified rule is bounded with confidence.
 
         Rules are tested in the order of their p-values on the tune chains until a rule fails.
         """
@@ -116,13 +118,15 @@ class ThinkingFigures:
 
     @cached_property
     def chosen(self) -> Line:
-        """The certified rule that computes the fewest tokens; if no rule is certified, the rule with the fewest of all."""
+        """The rule that computes the fewest tokens, among the certified rules; if none is certified, among all rules."""
         certified = [line for line in self.lines.rules if line.label in self.certified]
         return min(certified or self.lines.rules, key=lambda line: line.tokens["cached"])
 
     @cached_property
     def boundary(self) -> dict[str, float]:
-        """The share of simulated sets that certify a rule although its true loss equals epsilon, by loss and rule.
+        """The share of simulated sets that certify a rule although its true loss equals epsilon.
+
+        The keys name the kind of loss (net or harm) and the rule.
 
         Sets are drawn with replacement from the test chains, which thus are a population with known losses.
         """
@@ -272,7 +276,7 @@ class ThinkingFigures:
         )
 
     def plot(self) -> Chart:
-        """Return a chart of right answers against tokens; only some points, which lie apart, have labels."""
+        """Return a chart of right answers against tokens; only a few points have labels, so that labels do not overlap."""
         named = {self.chosen.label, NEVER, "deer(0.95)", "dynasor(2)", "dynasor(3)", "at Wait"}
         points = [
             {

@@ -36,7 +36,7 @@ def is_engine(corpus: str | None) -> bool:
 
 
 def shown_corpus(corpus: str) -> str:
-    """Return the value of `--corpus` for messages and files: an address without user and password."""
+    """Return the value of `--corpus` for messages and files; in an address, user and password are removed."""
     return shown_address(corpus)
 
 

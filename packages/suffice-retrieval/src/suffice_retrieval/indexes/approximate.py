@@ -77,7 +77,7 @@ class ApproximateSettings:
 
 
 class ApproximateSearch:
-    """Approximate search of an index's vectors with a FAISS file, whose lists stay on disk.
+    """Approximate search of an index's vectors with a FAISS file; the lists of the file stay on disk.
 
     Args:
         path: The file that `build` wrote.
@@ -109,8 +109,8 @@ class ApproximateSearch:
         Args:
             path: The file.
             vectors: All vectors; they are read in blocks.
-            recall: The share of the ten best passages to find; if it cannot be reached, the index has the highest share
-                that can.
+            recall: The share of the ten best passages to find. If this share cannot be reached, the index finds the
+                highest share that is possible.
             seed: Seed of training and of the passages by which the recall is measured.
 
         Raises:
@@ -171,7 +171,7 @@ class ApproximateSearch:
         return places, scores
 
     def _proposals(self, queries: _Floats32, k: int, probes: int) -> list[_Ints]:
-        """Return for each query the positions that its lists propose, in ascending order."""
+        """Return, for each query, the positions that the visited lists propose, in ascending order."""
         visits = _faiss().SearchParametersIVF(nprobe=min(probes, self._index.nlist))
         size = min(max(1, k * self.settings.rescored), len(self._vectors))
         _, labels = self._index.search(queries, size, params=visits)
@@ -211,7 +211,10 @@ def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
 
 
 def _code_size(dimension: int) -> int:
-    """Return the bytes of a code: the largest divisor of the dimension with at least eight numbers per byte; else 1."""
+    """Return the bytes of a code: the largest divisor of the dimension that leaves at least eight numbers for each byte.
+
+    For fewer than eight dimensions, the result is 1.
+    """
     return next((n for n in range(dimension // _NUMBERS_PER_BYTE, 0, -1) if dimension % n == 0), 1)
 
 

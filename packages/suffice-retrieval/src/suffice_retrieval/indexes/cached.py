@@ -28,7 +28,7 @@ class RankingCache(Protocol):
     """Protocol of a cache that stores JSON responses by request, such as `suffice.recordings.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the stored response to a request; None if there is none."""
+        """Return the stored response to a request; None if no response is stored."""
         ...
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ class CorpusConversion(Result):
         n_rows: Number of rows of the source.
         n_passages: Number of passages written.
         n_blank: Number of rows without text, which were left out.
-        first_blank: The location of the first row without text; empty if there is none.
+        first_blank: The location of the first row without text; empty if every row has text.
     """
 
     path: Path

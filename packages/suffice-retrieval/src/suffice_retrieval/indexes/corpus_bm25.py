@@ -1,4 +1,4 @@
-"""BM25 over a corpus: an index of bm25s or tantivy, stored with its passages; opening it does not read it all."""
+"""BM25 over a corpus: an index of bm25s or tantivy, stored with its passages; opening an index reads only a part of it."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ class CorpusBM25:
             k1: Saturation of the term frequency, at least 0; None for the engine's default.
             b: Share of length normalisation, in [0, 1]; None for the engine's default.
             source: Description of the origin of the corpus, which `load` can check.
-            on_progress: First called with the number of passages stored so far and None, then with the number of
-                passages indexed so far and the total.
+            on_progress: Called with two numbers. While passages are stored, they are the number of passages stored so
+                far, and None. Then they are the number of passages indexed so far, and the number of all passages.
 
         Raises:
             DataError: The folder contains other files or cannot be written, the corpus cannot be read, or the engine
@@ -190,12 +190,13 @@ class CorpusBM25:
 
         Args:
             directory: The folder.
-            source: Description of the origin that the index must have; None for any.
+            source: Description of the corpus's origin, which must be the same as in the index; None to accept any
+                origin.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and source, or the index was built by
                 another release of its library, or is damaged.
-            MissingExtraError: The library that built it is not installed (extra `corpus`).
+            MissingExtraError: The library that built the index is not installed (extra `corpus`).
         """
         stored = open_stored(Path(directory), _BM25_KIND, _BM25_VERSION)
         if source is not None and stored.meta.get("source") != source:

@@ -1,4 +1,4 @@
-"""Rank passages of a pool or a corpus by the similarity between their embeddings and that of the question.
+"""Rank passages of a pool or a corpus by the similarity of their embeddings to the embedding of the question.
 
 The retriever works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
 """
@@ -95,7 +95,9 @@ class _Model:
 
 
 class DenseRetriever:
-    """Ranks passages by the similarity between their embeddings and that of the question; 0 for a zero vector.
+    """Ranks passages by the similarity of their embeddings to the embedding of the question.
+
+    A zero vector has the similarity 0.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -127,7 +129,8 @@ class DenseRetriever:
         batch_size: Number of texts in one pass.
 
     Raises:
-        DataError: The similarity is unknown, the batch is below 1, or `question_encoder` has no name.
+        DataError: The similarity is unknown, the batch is below 1, or `question_encoder` is given without
+            `question_model`, its name.
     """
 
     name = "dense"
@@ -281,7 +284,7 @@ class DenseRetriever:
         Args:
             directory: The folder.
             model: The model to load, see the class; it is never taken from the index.
-            source: Description of the corpus that the index must have; None for any.
+            source: Description of the corpus, which must be the same as in the index; None to accept any corpus.
             exact: True to compare every vector even if the index has an approximate search.
             **options: Parameters of the class, which must be the same as those of the index.
 

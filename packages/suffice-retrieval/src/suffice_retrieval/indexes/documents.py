@@ -37,7 +37,7 @@ def documents(folder: Path) -> list[Path]:
 
 
 def is_left_out(folder: Path) -> bool:
-    """Return whether a folder in a corpus is left out: it, or a folder above it, is hidden or an index.
+    """Return whether a folder in a corpus is left out: it is hidden, is an index, or lies inside such a folder.
 
     >>> is_left_out(Path(".git/hooks")), is_left_out(Path("a/wiki.suffice-index")), is_left_out(Path("a/b"))
     (True, True, False)

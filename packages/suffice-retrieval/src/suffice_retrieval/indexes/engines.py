@@ -88,8 +88,8 @@ def choose_engine(
 
     Args:
         n: Number of passages.
-        engine: The requested engine.  With None, it is bm25s for up to `IN_MEMORY` passages, or if a parameter is given
-            that tantivy does not have; otherwise tantivy.
+        engine: The requested engine. None chooses bm25s for up to `IN_MEMORY` passages, and also if `k1` or `b` has a
+            value that tantivy does not have; in all other cases None chooses tantivy.
         k1: The requested `k1`; None for the engine's default.
         b: The requested `b`; None for the engine's default.
 

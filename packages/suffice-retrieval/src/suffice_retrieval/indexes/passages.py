@@ -24,8 +24,8 @@ def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> It
     Args:
         lines: The lines of one document, with or without line ends.
         name: The document's name, unique in its corpus.
-        markdown: True if lines that start with ``#`` are headings; a heading ends a passage, and is part of the next
-            titles.
+        markdown: True if lines that start with ``#`` are headings; a heading ends a passage, and is part of the titles
+            of the passages under it.
     """
     counts: dict[str, int] = {}
     for heading, text in _passages_of_lines(lines, markdown=markdown):

@@ -241,7 +241,7 @@ class Stored:
 
 @contextmanager
 def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
-    """Yield an index to which the caller writes files and `meta`; afterwards it replaces the old index in the folder.
+    """Yield an index to which the caller writes files and `meta`; afterwards the new index replaces the old one in the folder.
 
     Args:
         directory: The folder, which is created.
@@ -339,13 +339,13 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
 
 
 def join_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any]) -> Stored | None:
-    """Return the unfinished index that another process began with the same plan; None if there is none."""
+    """Return the unfinished index that another process began with the same plan; None if no such index exists."""
     stored = Stored(directory, kind=kind, version=version, _plan=plan)
     return stored if _resumes(stored) else None
 
 
 def finish_stored(stored: Stored) -> None:
-    """Write the manifest, which completes the index; several processes may do so.
+    """Write the manifest, which completes the index; several processes may call this.
 
     Raises:
         DataError: The folder cannot be written.
@@ -406,7 +406,7 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
 
 
 def open_passages(directory: Path) -> tuple[PassageFile, str]:
-    """Return the passages of an index of any kind, which stay on disk, and their hash.
+    """Return the passages of an index of any kind, and their hash; the passages stay on disk.
 
     Raises:
         SchemaError: The folder contains no index with passages that are read one by one, or it is damaged.

@@ -13,8 +13,9 @@ def validate_index(directory: Path) -> dict[str, str]:
     """Read every byte of an index, and report for each file whether it is unchanged since it was built.
 
     Returns:
-        The state of each file, by name: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged``.  The last is
-        for a large file of an old index, which contains only the digest of pieces.
+        The state of each file, by name: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged``. A large file
+        of an old index is reported as ``pieces unchanged``, since an old index stores only a digest of pieces of the
+        file.
 
     Raises:
         SchemaError: The folder contains no complete index, or its description is damaged.

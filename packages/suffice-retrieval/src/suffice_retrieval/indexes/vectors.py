@@ -83,7 +83,7 @@ class StoredVectors:
 
 
 def _better(places: _Ints, scores: _Floats32, start: int, more: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-    """Merge the best vectors so far with those of a later block; return the `k` best, best first."""
+    """Merge the best vectors so far with the vectors of a later block; return the `k` best, best first."""
     if len(scores) == k:
         candidates = np.flatnonzero(more > scores[-1])  # on a tie, the earlier one stays
     elif len(more) > k:

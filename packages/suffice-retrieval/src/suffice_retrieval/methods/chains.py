@@ -381,7 +381,7 @@ def parse_method(text: str) -> ChainMethod:
 
 
 def answer_of_chain(chain: str) -> str | None:
-    """Return the final answer stated in a chain; None if there is none.
+    """Return the final answer that a chain states; None if the chain states no answer.
 
     >>> answer_of_chain("It was written by King. So the answer is: Stephen King.")
     'Stephen King'
@@ -426,7 +426,7 @@ def _up_to_follow_up(text: str) -> str:
 
 
 def _pending(chain: str) -> str | None:
-    """Return the unanswered follow-up question at the end of a chain; None if there is none."""
+    """Return the follow-up question at the end of a chain; None if the chain does not end with an unanswered question."""
     *_, last = ("", *chain.strip().splitlines())
     match = _FOLLOW_UP.search(last)
     return (match[1].strip() or None) if match else None

@@ -86,10 +86,10 @@ class ChainPrompt(EvidencePrompt):
 def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
     """Read a prompt with the examples of a paper from a TOML file.
 
-    The keys of the file are the fields of `ChainPrompt`; missing keys are taken from `default`.  The key
-    `examples-file` names a text file with examples in the same folder.  The examples are used unchanged, except that
-    lines that begin with ``# METADATA`` are removed, since the prompts of IRCoT have such lines.  Examples need a
-    `source`.
+    The keys of the file are the fields of `ChainPrompt`; missing keys are taken from `default`. The key `examples-file`
+    names a text file with examples; the text file is in the same folder as the TOML file. The examples are used
+    unchanged, except that lines that begin with ``# METADATA`` are removed, since the prompts of IRCoT have such lines.
+    Examples need a `source`.
 
     Args:
         path: The file.

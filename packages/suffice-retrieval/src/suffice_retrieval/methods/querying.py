@@ -71,11 +71,11 @@ class QueryLoop(LiveLoop):
 
     The methods are Self-Ask, IRCoT, FLARE and DRAGIN.
 
-    Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them.  The text of
-    a round is the chain so far.  Every round has an answer, so that any policy may stop the loop, even before the
-    method would end.  The answer is that of the chain once it states one; before that, a reader answers, which costs a
-    call. When the method ends its chain, there are no further rounds, and the signal `chain_ended` is 1.  If the policy
-    has a round 0, the reader answers in it without passages.
+    Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them. The text of
+    a round is the chain so far. Every round has an answer, so that any policy may stop the loop, even before the method
+    would end. Once the chain states an answer, this is the answer of the round. Before that, a reader answers, which
+    costs a call. When the method ends its chain, there are no further rounds, and the signal `chain_ended` is 1. If the
+    policy has a round 0, the reader answers in it without passages.
 
     `run` and `stream` take the question's own passages; without passages, the retriever's corpus is searched.
 
@@ -370,7 +370,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Convert a completion to a component's reply; tokens become answer tokens, since a journal stores those."""
+    """Convert a completion to a component's reply; its tokens become answer tokens, since a journal stores answer tokens."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,

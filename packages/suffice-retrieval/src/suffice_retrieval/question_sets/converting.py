@@ -65,12 +65,12 @@ class Conversion(Result):
         path: The file with the questions.
         card: A file next to it that describes the origin of the questions.
         form: The name of the question set's form.
-        title: The name of the question set with this form; empty for questions that `load_questions` reads without
+        title: The name of the question set that has this form; empty if `load_questions` reads the questions without
             conversion.
         licence: The set's licence; empty if unknown.
         n_rows: Number of rows of the source.
         n_questions: Number of questions written.
-        splits: Number of questions by split and type; "" for questions without a split or without a type.
+        splits: Number of questions by split and type; a missing split or a missing type is "".
         unread: Rows that were left out, by reason; every such row has exactly one reason.
         data_hash: Hash of the questions, gold answers and passages; a recording of all questions contains it as
             `dataset`.
@@ -252,7 +252,10 @@ class _SourceReading:
         self.n_rows = 0
 
     def units(self) -> _Units:
-        """Return, for each text, the rows that contain it and its type; count unreadable rows."""
+        """Return, for each distinct question text, the rows with this text and the type of the question.
+
+        Rows that cannot be used are left out and counted.
+        """
         units: dict[str, tuple[list[int], str]] = {}
         ids: set[str] = set()
         for i, (where, row) in enumerate(self._source.rows(self._form)):

@@ -51,12 +51,12 @@ class QuestionSource:
 
     Attributes:
         name: The path, or the id on the hub.
-        split: The split that was chosen; None if there is only one, without a name.
+        split: The split that was chosen; None if the source has a single split without a name.
         config: The configuration that was chosen; None if there is only one.
         revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
         dataset: The data set on the hub; None for files.
-        only: Read only the rows with the name of this split in a field; None to read all rows.
+        only: Name of a split: only rows with this name in the field `split` are read; None to read all rows.
     """
 
     name: str
@@ -174,7 +174,7 @@ def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], st
 
 
 def _split_of(path: Path) -> str:
-    """Return the split in a file's name or folder; empty if there is none.
+    """Return the split in a file's name or folder; empty if neither names a split.
 
     >>> [_split_of(Path(name)) for name in ("fullwiki/validation-00000-of-00002.parquet", "hotpot_dev_v1.json", "q.jsonl")]
     ['validation', 'dev', '']
@@ -192,7 +192,8 @@ def _split_of(path: Path) -> str:
 def _document_rows(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the questions of a JSON document.
 
-    The document is a list of questions, one question, or an object with a list of questions or with questions by id.
+    The document is a list of questions, a single question, or an object. An object contains either a list of questions,
+    or questions by id.
     """
     if isinstance(value, dict):
         lists = [items for items in value.values() if isinstance(items, list) and items and isinstance(items[0], dict)]
@@ -276,7 +277,7 @@ def check_form(form: str) -> None:
 
 
 def _check_alike(source: QuestionSource, form: str) -> None:
-    """Raise if the first rows of a file have another form, since answers would be read from the wrong fields."""
+    """Raise if the first rows of a file do not have the form `form`, since answers would be read from the wrong fields."""
     for file in source.files:
         others = [forms_of(dict(row)) for _, row in islice(file_rows(file, _document_rows), _HEAD)]
         if form in QUESTION_FORMS and any(others) and not any(form in names for names in others):

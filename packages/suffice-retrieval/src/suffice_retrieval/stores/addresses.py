@@ -33,7 +33,9 @@ def is_store_address(text: str) -> bool:
 
 
 def store_variables(address: str) -> tuple[str, ...]:
-    """Return the names of environment variables with a store's credentials and host; none for other texts.
+    """Return the names of the environment variables with the credentials and host of a store.
+
+    Return no names if the text is not the address of a store.
 
     >>> store_variables("qdrant://localhost/wiki"), store_variables("documents")
     (('QDRANT_API_KEY',), ())

@@ -33,8 +33,8 @@ _JSON = {"accept": "application/json", "content-type": "application/json"}
 class SearchEngineStore(Store):
     """Base of `OpenSearchStore` and `ElasticsearchStore`, whose requests differ only in searches by vectors.
 
-    With an embedder an index is searched by vectors.  Without one it is searched by words, with `match`, or with
-    `multi_match` over several fields; scores are BM25 unless the index sets another similarity.  Fields may be paths,
+    With an embedder an index is searched by vectors. Without an embedder it is searched by words, with `match`, or with
+    `multi_match` over several fields; scores are BM25 unless the index sets another similarity. Fields may be paths,
     such as `metadata.title`.
 
     Args:
@@ -44,13 +44,13 @@ class SearchEngineStore(Store):
         password: The password; None for `OPENSEARCH_PASSWORD` or `ELASTICSEARCH_PASSWORD`.
         api_key: A key of Elasticsearch; None for `ELASTICSEARCH_API_KEY`.
         passage_id: Field of the id, which must be unique; None for the document's `_id`.
-        title: Field of the title; None if there is none.
+        title: Field of the title; None to use the id as the title.
         text: Field of the text.
         searched: Fields that a search by words reads, optionally with weights (`title^2`); None for title and text.
         vector: Field of the vectors; used only with an embedder.
         operator: `or` to find documents that contain any word of the question; `and` to find documents that contain all
             words in one field.
-        options: Further arguments of the client, such as `ca_certs`, which fingerprints do not contain.
+        options: Further arguments of the client, such as `ca_certs`; fingerprints do not contain these arguments.
         common: See `StoreOptions`.
 
     Raises:
@@ -173,7 +173,7 @@ class SearchEngineStore(Store):
 
     @abstractmethod
     def _by_vector(self, vector: list[float], k: int) -> dict[str, Any]:
-        """Return the part of a search request with the vector."""
+        """Return the part of a search request that contains the vector."""
 
     @abstractmethod
     async def _send(self, client: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class StoreKind:
         parameters: The parameters that may follow an address's question mark, besides `COMMON` and filters.
         carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
         has_login: True if an address may contain a user and a password.
-        credentials: Where a password or key should be given, as the end of a sentence in messages.
+        credentials: Advice on giving a password or key, such as "set PGPASSWORD"; it ends a sentence in messages.
         variables: Environment variables from which the client reads credentials and host.
     """
 
@@ -84,7 +84,7 @@ class StoreAddress:
 
     Attributes:
         kind: The kind of store.
-        carrier: The protocol after the scheme, in lower case; empty if there is none.
+        carrier: The protocol after the scheme, in lower case; empty if the address has only a scheme.
         parts: Host, port, path, user and password.
         arguments: The address's parameters as arguments of the store, including `filters` and `embedder`.
     """
@@ -120,7 +120,9 @@ _REGISTERED: dict[str, StoreKind] = {}
 
 
 def register_store(kind: StoreKind) -> None:
-    """Register a kind of store; instead, an installed package may use the entry points `suffice.stores`.
+    """Register a kind of store.
+
+    An installed package need not call this: it may declare its kind as an entry point in the group `suffice.stores`.
 
     Raises:
         DataError: The name is already registered.

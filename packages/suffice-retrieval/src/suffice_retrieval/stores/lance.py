@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 class LanceDBStore(Store):
     """A table of LanceDB; searches read the version of the table at the time of opening.
 
-    With an embedder the table is searched by vectors; without one by words, with LanceDB's BM25 over one column.
+    With an embedder the table is searched by vectors; without an embedder, by words, with LanceDB's BM25 over one
+    column.
 
     Args:
         uri: Folder of the database, or a URL of an object store; without user and password.
         table: The table.
         passage_id: Column of the id, which must be unique.
-        title: Column of the title; None if there is none.
+        title: Column of the title; None to use the id as the title.
         text: Column of the text, which a search by words reads.
         vector: Column of the vectors; used only with an embedder.
         distance: The distance between vectors; if there is an index of vectors, it must have the same distance.
         exact: True to ignore an approximate index.
         operator: `or` to find rows that contain any word of the question; `and` to find rows that contain all words.
-        options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which fingerprints do not contain.
+        options: Further arguments of `lancedb.connect_async`, such as `storage_options`; fingerprints do not contain
+            these arguments.
         common: See `StoreOptions`.
 
     Raises:

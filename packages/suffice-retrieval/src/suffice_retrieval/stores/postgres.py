@@ -41,9 +41,9 @@ Counted = Literal["rows", "text", "none"]
 class PostgresStore(Store):
     """A table, or a view, of Postgres.
 
-    With an embedder the table is searched by vectors (pgvector, columns of type `vector` or `halfvec`).  Without one it
-    is searched by words, and rows that match are scored by `ts_rank_cd`.  Names are quoted as identifiers, and values
-    are sent as parameters.  Every search is a read-only transaction.
+    With an embedder the table is searched by vectors (pgvector, columns of type `vector` or `halfvec`). Without an
+    embedder it is searched by words, and rows that match are scored by `ts_rank_cd`. Names are quoted as identifiers,
+    and values are sent as parameters. Every search is a read-only transaction.
 
     Args:
         conninfo: `postgresql://host/database` or `host=... dbname=...`, as for libpq.  Values that are not given come
@@ -52,7 +52,7 @@ class PostgresStore(Store):
         table: The table or view.
         schema: Schema of the table; None for the search path.
         passage_id: Column of the id, which must be unique.
-        title: Column of the title; None if there is none.
+        title: Column of the title; None to use the id as the title.
         text: Column of the text.
         vector: Column of the vectors; used only with an embedder.
         distance: The distance between vectors; an index of vectors is used only if it was made for the same distance.
@@ -62,9 +62,9 @@ class PostgresStore(Store):
         language: The text search configuration of Postgres.
         operator: `or` to find rows that contain any word of the question; `and` to find rows that match
             `websearch_to_tsquery`, which requires all words, and reads quotes, `or` and `-` as search engines do.
-        content: The fingerprint's facts on the passages.  `rows` is their number.  `text` is a hash over id, title and
-            text of all rows, which also reveals changes but reads the whole table.  `none` is for tables that change,
-            or are too large to be counted within `timeout_s`.
+        content: The fingerprint's facts on the passages. `rows` is their number. `text` is a hash over id, title and
+            text of all rows; it also reveals changed rows, but the whole table is read. `none` is for tables that
+            change, or are too large to be counted within `timeout_s`.
         connections: Largest number of connections.
         common: See `StoreOptions`.
 

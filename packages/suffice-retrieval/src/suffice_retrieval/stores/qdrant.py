@@ -42,11 +42,11 @@ class QdrantStore(Store):
         path: Folder of a collection of Qdrant's local mode, which one process at a time may open; None with `url`.
         api_key: The key; None for `QDRANT_API_KEY`.
         passage_id: Payload field of the id; None for the id of the point.
-        title: Payload field of the title; None if there is none.
+        title: Payload field of the title; None to use the id as the title.
         text: Payload field of the text.
         vector: Name of the vector to search; None if the collection has a single vector without a name.
         exact: True to ignore the approximate index.
-        options: Further arguments of `AsyncQdrantClient`, which fingerprints do not contain.
+        options: Further arguments of `AsyncQdrantClient`; fingerprints do not contain these arguments.
         common: See `StoreOptions`.
 
     Raises:

@@ -110,7 +110,7 @@ class Store(ABC):
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages, for which a `version` of the passages must be given."""
+        """True if a `version` of the passages is given, so that the fingerprint identifies the passages."""
         return self.version is not None
 
     def fingerprint(self) -> dict[str, Any]:
@@ -395,7 +395,7 @@ class Store(ABC):
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 
     def failure_of(self, error: Exception) -> SufficeError:
-        """Convert a client's error to an error of this library; if that is retryable, the call is repeated."""
+        """Convert a client's error to an error of this library; if the new error is retryable, the call is repeated."""
         return self._unreachable(error) if isinstance(error, OSError) else self._failed(error)
 
 

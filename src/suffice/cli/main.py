@@ -17,10 +17,9 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from suffice._version import __version__
-from suffice.cli.console import warn
+from suffice.cli.console import current_sink, warn
 from suffice.cli.extensions import EXTENSIONS, load_extensions
 from suffice.cli.printed import with_commands
-from suffice.cli.sink import current_sink
 from suffice.cli.tree import Group
 from suffice.common.provided import DISTRIBUTIONS, installed
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError

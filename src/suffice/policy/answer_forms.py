@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from suffice.policy.money import without_currency
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+from suffice.policy.plain_forms import without_currency
 
 THOUSANDS, DECIMAL_COMMA = "thousands", "decimal-comma"
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"

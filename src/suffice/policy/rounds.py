@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.common.display import facts_table
-from suffice.common.json_text import number_from_json, number_to_json
+from suffice.common.json_text import check_types, number_from_json, number_to_json
 from suffice.common.results import Result
 from suffice.common.tables import Table
-from suffice.common.typed import check_types
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.round_parts import (
     ABSENT_COSTS,

@@ -17,8 +17,8 @@ from suffice.policy.answer_forms import (
     THOUSANDS,
     without_separators,
 )
-from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+from suffice.policy.plain_forms import currencies_in, without_currency
 
 if TYPE_CHECKING:
     import pyarrow as pa

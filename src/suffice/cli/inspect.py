@@ -16,9 +16,8 @@ from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.settings import FILE
-from suffice.common.display import facts_table
 from suffice.common.results import jsonable
-from suffice.common.tables import Column, Table
+from suffice.common.tables import Column, Table, facts_table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.evaluation.replay import list_price, list_prices
 from suffice.evaluation.replay.costs_by_round import round_costs

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.common.display import Displayed, facts_table
 from suffice.common.files import place, reaching
-from suffice.common.tables import CAUTION, Table, cut_list
+from suffice.common.results import Displayed
+from suffice.common.tables import CAUTION, Table, cut_list, facts_table
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds

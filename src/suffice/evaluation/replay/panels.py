@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.display import Displayed
+from suffice.common.results import Displayed
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, single_answer

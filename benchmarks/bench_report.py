@@ -22,7 +22,7 @@ from tests.support.report_tools import array, page_data
 
 from suffice.evaluation.replay import Price, policy_for, replay
 from suffice.evaluation.statistics import Resampling
-from suffice.policy.rules.rethreshold import find_threshold, with_threshold
+from suffice.policy.rules.algebra import find_threshold, with_threshold
 from suffice.policy.session import Policy
 from suffice.presentation import make_report, render_html
 from suffice.presentation.html import LARGEST_PAGE

@@ -24,7 +24,7 @@ from suffice.evaluation.replay.baselines import run_policy, single_policies
 from suffice.evaluation.replay.front import best_mixture
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import list_price
+from suffice.evaluation.replay.price_lists import list_price
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import parse_rule

@@ -21,7 +21,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.importers.answers.imported import ImportedRun, ImportedTrajectory
 from suffice.policy.embedding import Embedder
 from suffice.policy.rules import parse_selector
-from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.policy.rules.registered_selectors import DISTANCES, pairwise_distances
 from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording
 from suffice.recordings.schema import build_table
 from suffice_papers.choosing.judged import compare_judged

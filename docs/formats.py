@@ -19,7 +19,6 @@ import pyarrow as pa
 import suffice
 from suffice.common.json_text import FIELD, number_to_json
 from suffice.common.results import UNLESS_EMPTY
-from suffice.policy.answer_forms import ANSWER_FORMS
 from suffice.policy.calibration import Calibrator
 from suffice.policy.calibration.calibrator import Constant, PiecewiseLinear, Sigmoid
 from suffice.policy.rounds import Cost, Decision, Round
@@ -30,7 +29,7 @@ from suffice.policy.session.audits import Draw
 from suffice.policy.session.policy import _MOST_ROUNDS, _OPTIONAL_FIELDS, POLICY_FORMAT, POLICY_VERSION, Missing
 from suffice.policy.session.state import _PLAIN_VERSION, STATE_FORMAT, STATE_VERSION, SessionState
 from suffice.policy.signals import ABSTAIN_PATTERNS, SIGNALS, Allocation, AnswerPosition, Idf, RationaleScore, ZScore
-from suffice.policy.signals.position import _NAMED, _POSITION_KINDS
+from suffice.policy.signals.position import _NAMED, _POSITION_KINDS, ANSWER_FORMS
 from suffice.recordings.schema import (
     DECISION_COLUMNS,
     EMBEDDING,

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 from suffice._version import __version__
 from suffice.common.lazy import lazy_face
 from suffice.errors import SufficeError
-from suffice.loops import responses as _responses  # noqa: F401 - it registers what reads responses
-from suffice.policy.calibration import Calibrator
 from suffice.policy.metrics import METRICS, register_metric
-from suffice.policy.rounds import Cost, Decision, Passage, Reply, Round, Rounds, Token
+from suffice.policy.rounds import (
+    Cost,
+    Decision,
+    Passage,
+    Reply,
+    Round,
+    Rounds,
+    Token,
+    read_responses_by as _read_responses_by,
+)
 from suffice.policy.rules import (
     NAMED_RULES,
     SELECTORS,
@@ -49,6 +56,7 @@ if TYPE_CHECKING:
     )
     from suffice.loops.models import ChatModel, ScriptedModel
     from suffice.loops.retrieval import PoolBM25, Question, load_questions
+    from suffice.policy.calibration import Calibrator
     from suffice.policy.session import Audit, Session
     from suffice.presentation import report
     from suffice.recordings import Recording, read_recording, write_recording
@@ -130,6 +138,7 @@ _PROVIDED = {"SpanReaderModel": "reader.SpanReaderModel"}
 
 
 _lazy, __dir__, _ = lazy_face(__name__)
+_read_responses_by("suffice.loops.models.replies:reply_of_response")
 
 
 def __getattr__(name: str) -> Any:

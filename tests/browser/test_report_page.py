@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from suffice.evaluation.replay import policy_for
 from suffice.policy.rules import thresholds
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording
 from tests.browser.watching import Watched

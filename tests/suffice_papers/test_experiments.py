@@ -28,7 +28,7 @@ from suffice.evaluation.replay import calibrate, replay
 from suffice.evaluation.statistics import Resampling
 from suffice.loops import record
 from suffice.loops.retrieval import Question, load_questions
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.recordings import read_recording
 from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker

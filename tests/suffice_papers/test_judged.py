@@ -12,7 +12,7 @@ from suffice.errors import DataError, UnknownSignalError
 from suffice.evaluation.replay import policy_for
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import parse_selector
-from suffice.policy.rules.selectors_of_drafts import DISTANCES
+from suffice.policy.rules.registered_selectors import DISTANCES
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice_papers.choosing.judged import compare_judged, select_variants, whole_folds

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from benchmarks.ray_kills import CONCURRENCY, VICTIMS, columns_of, nodes, record_alone, record_killed
 
-from suffice.cli.sink import ShardReport
+from suffice.cli.console import ShardReport
 from suffice.common.processes import over_parts, pools_from
 from suffice.errors import DataError
 from suffice.loops import Progress

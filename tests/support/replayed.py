@@ -14,7 +14,7 @@ from suffice.evaluation.replay import ReplayResult, replay
 from suffice.evaluation.replay.blocks import Source
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import Threshold
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.policy.session import Policy, stops
 
 __all__ = ["assert_same_replay", "equivalent_thresholds", "replay_in_blocks"]

@@ -6,25 +6,28 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import typer
 
 from suffice.cli import options
 from suffice.cli.console import status
+from suffice.cli.options import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
 from suffice.policy.normalizers import MATCH, title
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
+from suffice.verdicts.decisions import SAVABLE, Advice, Trial, decide
 from suffice.verdicts.decisions.advice import SELECTED_HERE
 from suffice.verdicts.decisions.figures import bar_heading
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions import Labels
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
 _LOWERED = re.compile(r"\b([Ll])ower the cap(?: from (\d+))? to (\d+)")
@@ -357,6 +360,8 @@ def _limit(text: str, noun: str) -> str:
 
 def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
     """Read the labels of a sheet."""
+    from suffice.verdicts.decisions import Labels
+
     if ask in (path, target):
         named = "log" if ask == path else "decision"
         raise DataError(f"--ask {quoted(ask)} names the {named}: give the labelling sheet a name of its own")
@@ -370,6 +375,8 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
     """
     if ask is None or not (advice.to_label or ask.exists()):
         return {}
+    from suffice.verdicts.decisions import write_sheet
+
     write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
     return {"labels": ask}
 

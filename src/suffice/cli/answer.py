@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.gating import GateOptions, require_used
 from suffice.cli.live import show_live
 from suffice.cli.local import LocalRun
@@ -23,7 +23,7 @@ from suffice.policy.signals import LOGPROB_NEEDS
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Searched(options.Retrieval):
+class _Searched(datasets.Retrieval):
     """Options for the corpus to search, which is required."""
 
     corpus: Annotated[

@@ -14,9 +14,9 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath, command_line
+from suffice.cli.options import Where, chosen_loop, tune_of_loop
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError

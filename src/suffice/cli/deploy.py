@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli import models, options, runs
+from suffice.cli import models, options
 from suffice.cli.advice import in_plain_words
 from suffice.cli.console import say
 from suffice.cli.options import POLICY
@@ -96,7 +96,7 @@ def deploy_command(
         if advice.policy is None:
             raise DataError(f"there is nothing to deploy. {in_plain_words(advice.sentence, advice.trial.metric)}")
         policy, sentence, target = advice.policy, advice.sentence, out or POLICY
-        then = f"suffice decide FRESH.parquet --continue {quoted(path)}{runs.where_words(advice.where)}"
+        then = f"suffice decide FRESH.parquet --continue {quoted(path)}{options.where_words(advice.where)}"
         notes = [_LATER]
     else:
         policy = options.load_policy(path)

@@ -11,9 +11,9 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
+from suffice.cli.options import Where, chosen_loop, tune_of_loop, where_words
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.evaluation.replay.outcomes import needed_metric, outcome
 from suffice.recordings import read_recording

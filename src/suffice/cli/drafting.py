@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 from typer import Argument, Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.judge import parse_weights
 from suffice.cli.live import show_live
@@ -157,7 +157,7 @@ def record_drafts_command(
     dataset: Annotated[
         str,
         Argument(
-            help=f"Questions: {options.DATASET}, or published scenarios (.json); a question's passages are its contexts."
+            help=f"Questions: {datasets.DATASET}, or published scenarios (.json); a question's passages are its contexts."
         ),
     ],
     recorder: RecordOptions,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
 from suffice.cli.parameters import Setting
@@ -151,7 +151,7 @@ def require_used(
     run: LocalRun,
     answering: models.Answering,
     gate: GateOptions,
-    retrieval: options.Retrieval,
+    retrieval: datasets.Retrieval,
     signals: models.Signals,
 ) -> None:
     """Raise if options for local models are given but no model runs on this machine; call this before loading models."""

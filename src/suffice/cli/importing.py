@@ -18,10 +18,10 @@ from suffice.cli.choosing import Choices
 from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.local import DeviceName
+from suffice.cli.options import ASK, where_pairs, where_words
 from suffice.cli.output import LONGEST_NOTE, Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.printed import without_replaced
-from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import CAUTION, counted
 from suffice.errors import DataError

@@ -16,13 +16,12 @@ from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.settings import FILE
-from suffice.common.display import facts_table
 from suffice.common.results import jsonable
-from suffice.common.tables import Column, Table
+from suffice.common.tables import Column, Table, facts_table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.evaluation.replay import list_price, list_prices
 from suffice.evaluation.replay.costs_by_round import round_costs
-from suffice.evaluation.replay.prices import price_table
+from suffice.evaluation.replay.price_lists import price_table
 from suffice.loops.models import ChatModel, EndpointReport, probe
 from suffice.policy.rules import NAMED_RULES, parse_rule
 from suffice.policy.rules.named import spelled

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from typer import Argument, Exit, Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.groups import RecordingPath
@@ -191,7 +191,7 @@ def judge_command(
     ] = 1,
     sample: Annotated[int, Setting("drafts", "sample", min=1, help="Drafts in the sample.")] = 50,
     seed: Annotated[int, Setting("statistics", "seed", help="Draws the sample.")] = 0,
-    shard: options.ShardOption = None,
+    shard: datasets.ShardOption = None,
 ) -> None:
     """Run the same command again after a failure: replies that came are kept.
 
@@ -361,7 +361,7 @@ def judge_pairs_command(
     judging: Judging,
     cluster: ClusterOptions,
     output: Output,
-    shard: options.ShardOption = None,
+    shard: datasets.ShardOption = None,
 ) -> None:
     """A judge whose verdict depends on the order of two drafts prefers places, not drafts.
 

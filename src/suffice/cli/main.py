@@ -17,10 +17,8 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from suffice._version import __version__
-from suffice.cli.console import warn
+from suffice.cli.console import current_sink, warn
 from suffice.cli.extensions import EXTENSIONS, load_extensions
-from suffice.cli.printed import with_commands
-from suffice.cli.sink import current_sink
 from suffice.cli.tree import Group
 from suffice.common.provided import DISTRIBUTIONS, installed
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
@@ -112,7 +110,7 @@ def run(arguments: list[str] | None = None) -> None:
             said += " `suffice import LOG` writes one." if "Missing argument 'RECORDING'" in said else ""
             _complain(f"error: {said}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
-        _complain(f"error: {with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
+        _complain(f"error: {_with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
     except OSError as error:  # a full disk, a missing permission, a folder instead of a file
@@ -132,6 +130,13 @@ def run(arguments: list[str] | None = None) -> None:
         _complain(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1
     sys.exit(code)
+
+
+def _with_commands(error: UnsettledError, words: list[str]) -> str:
+    """Return the text of an error that the user settles, with the commands to choose from."""
+    from suffice.cli.printed import with_commands
+
+    return with_commands(error, words)
 
 
 def _program_words() -> list[str]:

@@ -13,9 +13,9 @@ from suffice.cli import options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
+from suffice.cli.options import Where, chosen_loop, chosen_questions, where_words
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, given_fields
-from suffice.cli.runs import Where, chosen_loop, chosen_questions, where_words
 from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.evaluation.replay import (

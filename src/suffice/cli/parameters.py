@@ -20,9 +20,8 @@ from typer import BadParameter
 from typer.core import TyperOption
 from typer.models import OptionInfo
 
-from suffice.cli.console import warn
+from suffice.cli.console import current_sink, warn
 from suffice.cli.settings import FILE, KEYS, TABLES, read_settings, secrets_advice
-from suffice.cli.sink import current_sink
 from suffice.common.files import quoted
 from suffice.errors import SchemaError, did_you_mean
 

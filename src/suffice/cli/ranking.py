@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from suffice.cli.console import progress_bar
-from suffice.cli.options import Search
+from suffice.cli.datasets import Search
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.retrieval import AsyncRetriever, Fused, PoolBM25, Retriever

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer import Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.batching import BatchOptions
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, warn
@@ -42,7 +42,7 @@ class RecordOptions:
     out: Annotated[
         RecordingPath, Option("--out", "-o", help="The recording: a parquet file; with --shard, a folder. Or its URL.")
     ]
-    shard: options.ShardOption = None
+    shard: datasets.ShardOption = None
     journal: Annotated[
         Path | None,
         Setting(
@@ -65,7 +65,7 @@ class RecordOptions:
         ),
     ] = None
     prices: options.Prices = None
-    allow_unread: options.AllowUnread = False
+    allow_unread: datasets.AllowUnread = False
 
     def questions(self, dataset: str, change: Callable[[Question], Question] | None = None) -> list[Question]:
         """Return the questions, or those of the shard, after reporting how many have no gold answer.
@@ -178,10 +178,10 @@ def _sum_of(outcomes: Sequence[Any], total: Any, out: Path) -> RecordSummary:
 
 def record_command(
     context: typer.Context,
-    dataset: options.Dataset,
+    dataset: datasets.Dataset,
     recorder: RecordOptions,
     cluster: ClusterOptions,
-    retrieval: options.Retrieval,
+    retrieval: datasets.Retrieval,
     looping: LoopOptions,
     answering: models.Answering,
     signals: models.Signals,
@@ -213,7 +213,7 @@ def record_command(
     policy = Policy(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
-        state=options.overlap_state(fit_overlap_on),
+        state=datasets.overlap_state(fit_overlap_on),
         # A prefilled prompt has another answer position.
         answer_position=getattr(answerer, "position", AnswerPosition()),
     )

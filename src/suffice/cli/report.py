@@ -15,8 +15,8 @@ from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.offline import TEXT_RULES
+from suffice.cli.options import Where, chosen_loop, tune_of_loop, where_words
 from suffice.cli.output import Output, Screen
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import check_file, quoted, write_file
 from suffice.common.tables import FORMATS, render
 from suffice.evaluation.replay import calibrate, policy_for, prices_of

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import typer
 from typer import Argument, BadParameter, Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.batching import BatchOptions
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import warn
@@ -24,7 +24,7 @@ from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import DataError
 from suffice.evaluation.replay import order_panel
-from suffice.evaluation.replay.prices import load_prices
+from suffice.evaluation.replay.price_lists import load_prices
 from suffice.loops import EscalationLoop, SamplingLoop
 from suffice.loops.models import PROMPTS, ChatModel
 from suffice.loops.models.prompts import prompt as built_in_prompt
@@ -231,7 +231,7 @@ def sample_command(
 def record_samples_command(
     context: typer.Context,
     dataset: Annotated[
-        str, Argument(help=f"Questions: {options.DATASET}; every sample sees a question's passages, if it has any.")
+        str, Argument(help=f"Questions: {datasets.DATASET}; every sample sees a question's passages, if it has any.")
     ],
     recorder: RecordOptions,
     cluster: ClusterOptions,

@@ -12,9 +12,9 @@ from suffice.cli import options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath, command_line
+from suffice.cli.options import Where, chosen_loop, chosen_questions
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import Where, chosen_loop, chosen_questions
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.search import PRESETS, Chosen, SearchResult, read_space, search, write_rules

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from suffice.cli.console import number, printable, progress_bar, warn
-from suffice.cli.sink import current_sink
+from suffice.cli.console import current_sink, number, printable, progress_bar, warn
 from suffice.common.tables import Column, counted
 from suffice.evaluation.replay import Price
 from suffice.loops import BatchProgress, Progress as Recorded

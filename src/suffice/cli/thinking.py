@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from typer import Argument, Option
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, warn
 from suffice.cli.gating import note_fitted
@@ -166,7 +166,7 @@ def think_command(
 
 def record_thoughts_command(
     context: typer.Context,
-    dataset: Annotated[str, Argument(help=f"Questions: {options.DATASET}. Their passages are left out.")],
+    dataset: Annotated[str, Argument(help=f"Questions: {datasets.DATASET}. Their passages are left out.")],
     recorder: RecordOptions,
     cluster: ClusterOptions,
     thinker: Thinker,

@@ -13,9 +13,9 @@ from typer import Option
 from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath
+from suffice.cli.options import Where, chosen_loop, tune_of_loop, where_words
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import counted

@@ -1,17 +1,17 @@
 """Load components of other distributions by name, through entry points, since the main package never imports them.
 
 A distribution provides a component by an entry point of the group `suffice.provides`; the command line and loops load it when
-an option needs it.
+an option needs it.  `registration` adds users' own metrics and normalizers to a table by name.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from importlib.metadata import Distribution, EntryPoint, EntryPoints, PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice._version import __version__
 from suffice.errors import DataError, MissingExtraError, SufficeError, paths_in_checkout
@@ -137,3 +137,31 @@ def provided(name: str, feature: str = "") -> Any:
         return load_entry(entries, f"the component {name!r}")
     distribution, _, component = name.partition(".")
     raise MissingExtraError(feature or component, distribution=f"suffice-{distribution}")
+
+
+_Named = TypeVar("_Named")
+_Entry = TypeVar("_Entry")
+
+
+def registration(table: dict[str, _Entry], name: str, what: str) -> Callable[[_Named], _Named]:
+    """Return a decorator that registers a function or class in a table, under a name not yet in use.
+
+    >>> table = {}
+    >>> registration(table, "upper", "a function")(str.upper)("a"), list(table)
+    ('A', ['upper'])
+
+    Args:
+        table: The registered items by name.
+        name: An ASCII identifier.
+        what: The kind of item, for messages: ``a metric``.
+    """
+    if not (name.isidentifier() and name.isascii()):
+        raise DataError(f"{name!r} cannot name {what}: use ASCII letters, digits and underscores")
+    if name in table:
+        raise DataError(f"there is {what} {name!r} already; choose another name")
+
+    def register(entry: _Named) -> _Named:
+        table[name] = entry  # type: ignore[assignment]  # what the decorator's own type promises
+        return entry
+
+    return register

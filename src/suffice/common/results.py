@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from suffice.common.display import Displayed
-from suffice.common.tables import Table
+from suffice.common.tables import Table, render
+
+if TYPE_CHECKING:
+    from suffice.common.display.table_html import Library
 
 
 class Inlined:
@@ -45,6 +47,49 @@ class Tagged:
         """Return JSON-ready values: the tag, then the fields."""
         key, kind = self.tag
         return {key: kind, **_by_field(self)}
+
+
+class Displayed:
+    """Base of results that have tables: shows them in a notebook and gives them as data frames."""
+
+    __slots__ = ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return all tables, the most important first."""
+        raise NotImplementedError
+
+    @property
+    def lead(self) -> str:
+        """A sentence to show before the tables, or nothing."""
+        return ""
+
+    def __str__(self) -> str:
+        """Return the leading sentence and the most important table as Markdown text."""
+        return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
+
+    def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:
+        """Return a table as a data frame, with raw values: shares from 0 to 1, an interval as three columns.
+
+        Args:
+            library: `pandas`, `polars` or `pyarrow`; None = pandas if it is installed, else pyarrow.
+            table: Position of the table in `tables()`.
+
+        Raises:
+            DataError: The library is unknown or not installed.
+        """
+        from suffice.common.display.table_html import arrow_table, frame_of
+
+        return frame_of(arrow_table(self.tables()[table]), library)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        from suffice.common.display.table_html import arrow_table
+
+        return arrow_table(self.tables()[0]).__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        from suffice.common.display.table_html import notebook_html
+
+        return notebook_html(self.lead, self.tables())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,3 +269,9 @@ def render(tables: Sequence[Table], form: str) -> str:
     if form not in FORMATS:
         raise DataError(f"{form!r} is not a table format; choose one of {', '.join(FORMATS)}")
     return "\n".join(FORMATS[form](table) for table in tables)
+
+
+def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
+    """Return a table of two columns, name and value, without empty facts."""
+    rows = tuple((name, str(value)) for name, value in facts.items() if value not in (None, "", (), {}, []))
+    return Table(title=title, columns=(Column("what"), Column("value")), rows=rows)

@@ -14,7 +14,8 @@ from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price, PriceFile
+    from suffice.evaluation.replay.price_lists import PriceFile
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 

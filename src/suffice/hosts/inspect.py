@@ -13,7 +13,8 @@ from suffice.policy.session import Session
 from suffice.policy.session.sources import PolicySource, as_policy, is_rule
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price, PriceFile
+    from suffice.evaluation.replay.price_lists import PriceFile
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 

@@ -19,7 +19,8 @@ from suffice.hosts.runs import Measure, continued, opener
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price, PriceFile
+    from suffice.evaluation.replay.price_lists import PriceFile
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 _STATE = "suffice"

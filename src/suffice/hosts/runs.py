@@ -18,7 +18,8 @@ from suffice.policy.session.sources import PolicySource, capped_policy, is_rule
 from suffice.policy.signals import LOGPROB_NEEDS, SIGNALS
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price, PriceFile
+    from suffice.evaluation.replay.price_lists import PriceFile
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import OpenQuestion, Recorder
     from suffice.loops.open_question import Ending
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from suffice.common.display import facts_table
 from suffice.common.files import check_file
 from suffice.common.results import Result
-from suffice.common.tables import CAUTION, Column, Table, counted
+from suffice.common.tables import CAUTION, Column, Table, counted, facts_table
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import SECOND
 from suffice.importers.alarms import check_expected

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from suffice.common.blocking import finished, run_blocking
-from suffice.common.display import Displayed
+from suffice.common.results import Displayed
 from suffice.common.tables import Column, Table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loops.course import Call, Course, PendingCall, RoundResult, drive, send

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suffice.common.display import Displayed, facts_table
-from suffice.common.tables import Table, counted
+from suffice.common.results import Displayed
+from suffice.common.tables import Table, counted, facts_table
 from suffice.policy.rounds import Cost, total_cost
 
 

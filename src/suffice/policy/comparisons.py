@@ -12,7 +12,6 @@ from suffice.policy.doubts import FEW, LONG, Pairs, are_codes, differ, say_more_
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.fields import reason_of_records
 from suffice.policy.metrics import normalize_answer
-from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import (
     DEFAULT_NORMALIZER,
     NORMALIZERS,
@@ -22,6 +21,7 @@ from suffice.policy.normalizers import (
     listed_items,
 )
 from suffice.policy.numbers_in_text import is_number_alone, is_quantity
+from suffice.policy.plain_forms import currencies_in, without_currency
 from suffice.policy.spellings import ask_about_case, ask_about_initials, reason_of_spellings
 
 MOST = 0.95

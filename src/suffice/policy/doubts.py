@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from suffice.errors import UnsettledError
-from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
+from suffice.policy.plain_forms import currencies_in, without_currency
 
 FEW = 0.01
 """Two normalizers differ if they do for more than this share of the pairs."""

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
 from suffice.policy.metrics import f1
-
-_COMMAS = re.compile(r",(?!\d)|(?<!\d),")
-"""Commas but for those within a number."""
-
-_WRITTEN_DATE = re.compile(r"\b([A-Z][a-z]{2,8}\.? \d{1,2}), (?=[12]\d{3}\b)")
-_LONGEST = 300
-"""The most characters of a text that is looked at."""
-
-_LEAST = 3
-"""The fewest fields of a record."""
+from suffice.policy.normalizers import fields_of
 
 _NEARLY_ALL, _FEW = 0.95, 0.01
 _WORDS = 4
@@ -24,20 +14,6 @@ _WORDS = 4
 
 _LABELS, _EACH = 20, 4
 """The most labels of a field, and the fewest records for each, on average."""
-
-
-def fields_of(text: str) -> list[str]:
-    """Split a text at semicolons, bars or line breaks, else at commas; return no fields if there are fewer than three.
-
-    >>> fields_of("Single, May 23, 2026, 1,200 EUR"), fields_of("Moss, J.; 34; Oslo"), fields_of("Paris, France")
-    (['Single', 'May 23 2026', '1,200 EUR'], ['Moss, J.', '34', 'Oslo'], [])
-    """
-    if len(text) > _LONGEST:
-        return []
-    sign = next((sign for sign in ";|\n" if sign in text), "")
-    parts = text.split(sign) if sign else _COMMAS.split(_WRITTEN_DATE.sub(r"\1 ", text))
-    fields = [*filter(None, map(str.strip, parts))]
-    return fields if len(fields) >= _LEAST else []
 
 
 def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:

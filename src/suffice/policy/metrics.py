@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
-from suffice.common.registry import registration
+from suffice.common.provided import registration
 from suffice.errors import DataError
 
 _ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")

@@ -19,12 +19,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.registry import registration
+from suffice.common.provided import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
-from suffice.policy.fields import fields_of
 from suffice.policy.metrics import answer_key, normalize_answer
-from suffice.policy.money import in_one_form
 from suffice.policy.numbers_in_text import (
     LONGEST as _LONGEST,
     in_base_units,
@@ -32,7 +30,7 @@ from suffice.policy.numbers_in_text import (
     only_number,
     without_numbers,
 )
-from suffice.policy.typography import in_one_spelling, plain_text
+from suffice.policy.plain_forms import in_one_form, in_one_spelling, plain_text
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
@@ -115,6 +113,16 @@ _SIGNS = re.compile(
     r"[=<>{}\[\]^\\|]|\w_\w|\w\(|[\0)]\s*[-+*/]+\s*[\0\w(]|[\0\w]\s*[+*]+\s*[\0\w(]|\w\s*[/%]\s*[\0(]|\b\w\s*-\s*(?:\w\b|\0)|\w(?:\+\+|#)"
 )
 r"""Signs of code and formulas, with \0 for numbers, in which nothing may be left out."""
+
+_COMMAS = re.compile(r",(?!\d)|(?<!\d),")
+"""Commas but for those within a number."""
+
+_WRITTEN_DATE = re.compile(r"\b([A-Z][a-z]{2,8}\.? \d{1,2}), (?=[12]\d{3}\b)")
+_LONGEST_RECORD = 300
+"""The most characters of a text that is looked at."""
+
+_LEAST_FIELDS = 3
+"""The fewest fields of a record."""
 
 _BETWEEN = re.compile(r"[,;\n]")
 _POWER = re.compile(r"(?<=[\w)}])\*\*(?=[\w({])")
@@ -422,3 +430,17 @@ def title(metric: str, others: Collection[str] | None = None) -> str:
     """
     is_short = others is not None and metric in ("em", "f1") and SCORE not in others
     return SCORE if is_short else _TITLES.get(metric, metric)
+
+
+def fields_of(text: str) -> list[str]:
+    """Split a text at semicolons, bars or line breaks, else at commas; return no fields if there are fewer than three.
+
+    >>> fields_of("Single, May 23, 2026, 1,200 EUR"), fields_of("Moss, J.; 34; Oslo"), fields_of("Paris, France")
+    (['Single', 'May 23 2026', '1,200 EUR'], ['Moss, J.', '34', 'Oslo'], [])
+    """
+    if len(text) > _LONGEST_RECORD:
+        return []
+    sign = next((sign for sign in ";|\n" if sign in text), "")
+    parts = text.split(sign) if sign else _COMMAS.split(_WRITTEN_DATE.sub(r"\1 ", text))
+    fields = [*filter(None, map(str.strip, parts))]
+    return fields if len(fields) >= _LEAST_FIELDS else []

@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.display import facts_table
-from suffice.common.json_text import number_from_json, number_to_json
+from suffice.common.json_text import check_types, number_from_json, number_to_json
 from suffice.common.results import Result
-from suffice.common.tables import Table
-from suffice.common.typed import check_types
+from suffice.common.tables import Table, facts_table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.round_parts import (
     ABSENT_COSTS,
@@ -68,16 +67,17 @@ End = Literal["max_rounds", "exhausted", "rule", "failed"]
 Provider = Literal["openai", "anthropic"]
 """Whose interface a response has."""
 
-_readers: list[Callable[..., Reply]] = []
+_readers: list[str] = []
 
 
-def read_responses_by(reader: Callable[..., Reply]) -> None:
+def read_responses_by(reader: str) -> None:
     """Register the function with which `Round.from_response` reads responses; the last registered one is used.
 
     Registration is needed because the modules of model interfaces import this one, so it cannot import them.
 
     Args:
-        reader: A function of a response and of the keywords `position`, `seconds` and `provider`.
+        reader: A function of a response and of the keywords `position`, `seconds` and `provider`, which returns a `Reply`;
+            written as ``module:function``, and imported when a response is read.
     """
     _readers.append(reader)
 
@@ -198,7 +198,7 @@ class Round:
         Raises:
             DataError: The response has none of these forms, reports a failure, or has several choices.
         """
-        reply = _readers[-1](response, position=position, seconds=seconds, provider=provider)
+        reply = resolve_name(_readers[-1])(response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
 
     @classmethod

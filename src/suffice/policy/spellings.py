@@ -8,10 +8,9 @@ from functools import cache
 
 from suffice.policy.doubts import FEW, Pairs, unsettled
 from suffice.policy.metrics import f1, normalize_answer
-from suffice.policy.money import CURRENCY, in_one_form
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.numbers_in_text import is_quantity
-from suffice.policy.typography import plain_text
+from suffice.policy.plain_forms import CURRENCY, in_one_form, plain_text
 
 _LONGEST = 300
 """The most characters of a text that is looked at; longer ones are replies or drafts, of which hardly any two are one answer."""

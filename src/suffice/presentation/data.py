@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from suffice._version import __version__
-from suffice.common.display import Displayed
-from suffice.common.display.table_html import facts_table
 from suffice.common.identities import aligned
 from suffice.common.provided import is_provided, provided
-from suffice.common.tables import Column, Table
+from suffice.common.results import Displayed
+from suffice.common.tables import Column, Table, facts_table
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.evaluation.replay import Price, ReplayResult, Row, outcome, replay
 from suffice.evaluation.replay.prepared import PreparedRecording

@@ -18,7 +18,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.sweep import Held, region_of, regions
 from suffice.policy.rounds import Floats
 from suffice.policy.rules import Threshold, thresholds
-from suffice.policy.rules.rethreshold import substitute
+from suffice.policy.rules.algebra import substitute
 from suffice.policy.session import Policy
 from suffice.verdicts.diagnostics.sweep import stack_outcomes
 

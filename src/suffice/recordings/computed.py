@@ -17,10 +17,9 @@ import numpy as np
 from suffice.errors import UnknownSignalError
 from suffice.policy.rounds import ABSENT_COSTS, Cost, Floats, Round
 from suffice.policy.signals import SIGNALS, compute_signals
-from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, is_computed
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
     from suffice.recordings.recorded_columns import RecordedColumns
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
 _TEXTS = ("answer", "text", "finish_reason", "feedback", "thinking", *REPLY_COLUMNS)
 _FIELDS = frozenset(item.name for item in fields(Round))
 _NO_COST = Cost()
-
-
-def is_computed(name: str) -> bool:
-    """Return True if a signal may be computed from recorded rounds: it has a registered function and no `Signal.needs`.
-
-    >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
-    (True, False, False)
-    """
-    signal = SIGNALS.get(name)
-    return signal is not None and signal.compute is not None and not signal.fitted and not signal.needs
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
@@ -154,19 +143,3 @@ def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
         f"the signal {name!r} reads {', '.join(sorted(absent))} of a round, which this recording does not have, so it "
         f"cannot be computed afterwards: {remedy}, or use a policy without it"
     )
-
-
-def reordered_totals(totals: Floats, places: npt.NDArray[np.int64]) -> Floats:
-    """Recompute running totals for one or several other orders of the rounds; each round adds the same amount as before.
-
-    >>> reordered_totals(np.array([[1.0, 4.0, 6.0]]), np.array([[2, 0, 1]])).tolist()
-    [[3.0, 5.0, 6.0]]
-
-    Args:
-        totals: The running totals, shape ``(n_questions, n_rounds)``; NaN where unknown.
-        places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``.
-    """
-    added = np.tile(np.diff(totals, axis=1, prepend=0.0), (len(places) // len(totals), 1))
-    turned = np.empty_like(added)
-    np.put_along_axis(turned, places, added, axis=1)
-    return turned.cumsum(axis=1)

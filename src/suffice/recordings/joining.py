@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from suffice._version import __version__
-from suffice.common.display import facts_table
 from suffice.common.files import check_file, is_url, place
 from suffice.common.identities import aligned
 from suffice.common.results import Result
-from suffice.common.tables import Table, counted
+from suffice.common.tables import Table, counted, facts_table
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError
 from suffice.recordings.journal import Journal, differences
 from suffice.recordings.merging import MERGED, OF_ONE_FILE, common_facts, together

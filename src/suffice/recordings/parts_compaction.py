@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from suffice.common.display import facts_table
 from suffice.common.files import PRIVATE, disk_fault, quoted
 from suffice.common.results import Result
-from suffice.common.tables import Table
+from suffice.common.tables import Table, facts_table
 from suffice.errors import BusyError, DataError, NotFoundError
 from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import MERGED

@@ -13,27 +13,35 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.common.display import Displayed, facts_table
 from suffice.common.files import place, reaching
-from suffice.common.tables import CAUTION, Table, cut_list
+from suffice.common.results import Displayed
+from suffice.common.tables import CAUTION, Table, cut_list, facts_table
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
-from suffice.recordings.computed import compute_column, is_computed, reordered_totals
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, read_again, write_recording
 from suffice.recordings.runs import keep_where, single_labels, unsure_runs
-from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, SPEND, column_kind, stated_kind, with_values
+from suffice.recordings.schema import (
+    ASSUMED_END,
+    PINNED_LABELS,
+    SPEND,
+    check_ends,
+    checked_rounds,
+    column_kind,
+    column_values,
+    is_computed,
+    reordered_totals,
+    stated_kind,
+    with_values,
+)
 
 if TYPE_CHECKING:
     from suffice.common.display.table_html import Library
 
 __all__ = [
     "Recording",
-    "check_ends",
-    "checked_rounds",
-    "column_values",
     "is_recording",
     "open_recording",
     "read_recording",
@@ -41,7 +49,6 @@ __all__ = [
 ]
 
 _FEW = 1000
-_KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
 class Recording(Displayed):
@@ -128,6 +135,8 @@ class Recording(Displayed):
         """
         if name not in self._kinds and is_computed(name):
             if name not in self._computed:
+                from suffice.recordings.computed import compute_column
+
                 self._computed[name] = compute_column(self, name)
             return self._computed[name]
         column = self._arrow(name)
@@ -372,40 +381,6 @@ class Recording(Displayed):
             if name in self.table.column_names:
                 digest.update(json.dumps(self.table.column(name).to_pylist()).encode())
         return digest.hexdigest()[:16]
-
-
-def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column, without copying if the column is contiguous and has no missing values."""
-    return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
-
-
-def check_ends(ends: Iterable[Any]) -> None:
-    """Raise a `DataError` if the reason for the end of a trajectory is not allowed."""
-    unknown = set(ends) - _KNOWN_ENDS
-    if unknown:
-        raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
-
-
-def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the round of each row, shape ``(n_rows,)``.
-
-    Raises:
-        SchemaError: In some row, the round is not a whole number, or the question's id is not a text.
-    """
-    ids, rounds = table.column("question_id"), table.column("round")
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
-        raise SchemaError(
-            f"the column 'question_id' must contain text in every row, got {ids.type} with {ids.null_count} missing"
-        )
-    try:
-        integers = rounds.cast(pa.int64())  # raises for fractions and for text that is not a number
-    except pa.ArrowException as error:
-        raise SchemaError(f"the column 'round' must contain whole numbers: {error}") from None
-    if integers.null_count:
-        raise SchemaError(
-            f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
-        )
-    return np.asarray(integers.to_numpy())
 
 
 def is_recording(path: str | Path) -> bool:

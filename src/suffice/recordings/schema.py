@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.json_text import well_formed
+from suffice.errors import DataError, SchemaError
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS
 
 RECORDING_FORMAT = "suffice.recording"
@@ -98,6 +99,8 @@ _COLUMN_KINDS: Mapping[str, Container[str]] = {
 }
 _NUMERIC = ("signal", "cost", "metric", "provenance")
 _UNITS = {"calls": "count", "seconds": "seconds"}
+
+_KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
 def cost_column(component: str, kind: str) -> str:
@@ -300,3 +303,63 @@ def with_values(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Tabl
     """Return a table with new values in a column; the column's type and all metadata stay the same."""
     place, item = table.column_names.index(name), table.schema.field(name)
     return table.set_column(place, item, pa.chunked_array([pa.array(values).cast(item.type)]))
+
+
+def is_computed(name: str) -> bool:
+    """Return True if a signal may be computed from recorded rounds: it has a registered function and no `Signal.needs`.
+
+    >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
+    (True, False, False)
+    """
+    signal = SIGNALS.get(name)
+    return signal is not None and signal.compute is not None and not signal.fitted and not signal.needs
+
+
+def reordered_totals(totals: Floats, places: npt.NDArray[np.int64]) -> Floats:
+    """Recompute running totals for one or several other orders of the rounds; each round adds the same amount as before.
+
+    >>> reordered_totals(np.array([[1.0, 4.0, 6.0]]), np.array([[2, 0, 1]])).tolist()
+    [[3.0, 5.0, 6.0]]
+
+    Args:
+        totals: The running totals, shape ``(n_questions, n_rounds)``; NaN where unknown.
+        places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``.
+    """
+    added = np.tile(np.diff(totals, axis=1, prepend=0.0), (len(places) // len(totals), 1))
+    turned = np.empty_like(added)
+    np.put_along_axis(turned, places, added, axis=1)
+    return turned.cumsum(axis=1)
+
+
+def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return the values of a column, without copying if the column is contiguous and has no missing values."""
+    return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
+
+
+def check_ends(ends: Iterable[Any]) -> None:
+    """Raise a `DataError` if the reason for the end of a trajectory is not allowed."""
+    unknown = set(ends) - _KNOWN_ENDS
+    if unknown:
+        raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
+
+
+def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the round of each row, shape ``(n_rows,)``.
+
+    Raises:
+        SchemaError: In some row, the round is not a whole number, or the question's id is not a text.
+    """
+    ids, rounds = table.column("question_id"), table.column("round")
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
+        raise SchemaError(
+            f"the column 'question_id' must contain text in every row, got {ids.type} with {ids.null_count} missing"
+        )
+    try:
+        integers = rounds.cast(pa.int64())  # raises for fractions and for text that is not a number
+    except pa.ArrowException as error:
+        raise SchemaError(f"the column 'round' must contain whole numbers: {error}") from None
+    if integers.null_count:
+        raise SchemaError(
+            f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
+        )
+    return np.asarray(integers.to_numpy())

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from suffice.common.typed import check_types
+from suffice.common.json_text import check_types
 
 
 @dataclass

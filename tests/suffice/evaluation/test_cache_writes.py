@@ -11,7 +11,8 @@ import pytest
 from suffice.evaluation.replay import Price, list_price, load_prices, replay
 from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.costs_by_round import round_costs
-from suffice.evaluation.replay.prices import prices_of, with_priced_spend
+from suffice.evaluation.replay.price_lists import prices_of
+from suffice.evaluation.replay.prices import with_priced_spend
 from suffice.evaluation.statistics import Resampling
 from suffice.hosts import QuestionRun
 from suffice.hosts.usage import usage_cost

@@ -8,7 +8,7 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import Price, PriceFile, component_prices, list_price, list_prices
-from suffice.evaluation.replay.model_names import listed_name, price_in
+from suffice.evaluation.replay.price_lists import listed_name, price_in
 from tests.support.cli_tools import cli
 
 BUNDLED = {name: listed.price for name, listed in list_prices().items()}

@@ -14,7 +14,7 @@ from suffice.cli.main import run
 from suffice.errors import DataError
 from suffice.evaluation.replay import Price, list_price, list_prices, load_prices, policy_for, replay
 from suffice.evaluation.replay.costs_by_round import round_costs
-from suffice.evaluation.replay.prices import price_table
+from suffice.evaluation.replay.price_lists import price_table
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table

@@ -40,7 +40,7 @@ from suffice.evaluation.search.sums import RuleSums
 from suffice.evaluation.statistics import Resampling, keyed_numbers, keys_of, paired_t
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import parse_rule
-from suffice.policy.rules.rethreshold import thresholds
+from suffice.policy.rules.algebra import thresholds
 from suffice.policy.signals import SIGNALS
 from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.schema import build_table

@@ -12,7 +12,7 @@ from suffice.errors import RuleSyntaxError
 from suffice.evaluation.replay import even_thresholds
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import parse_rule, tasr
-from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
+from suffice.policy.rules.algebra import find_threshold, thresholds, with_threshold
 from suffice.policy.session import Policy, stops
 from tests.support.replayed import equivalent_thresholds
 

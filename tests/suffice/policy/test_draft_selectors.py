@@ -15,7 +15,7 @@ from suffice.policy.metrics import answer_key
 from suffice.policy.rounds import Passage, Round, Rounds
 from suffice.policy.rules import Centroid, LongestRun, fixed_k, parse_selector, tasr
 from suffice.policy.rules.parse import OWN_SELECTORS
-from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.policy.rules.registered_selectors import DISTANCES, pairwise_distances
 from suffice.policy.session import Policy, Session, stops
 from suffice.policy.signals import compute_signals, critic_praise, lexical_support
 from suffice.policy.signals.semantic import semantic_distance

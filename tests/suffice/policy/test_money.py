@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from suffice.errors import UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
-from suffice.policy.money import in_one_form
 from suffice.policy.normalizers import NORMALIZERS
+from suffice.policy.plain_forms import in_one_form
 
 FORMS = {
     "EUR": ["€{}", "€ {}", "{}€", "{} €", "{} EUR", "EUR {}", "EUR{}", "{} eur", "{} euros", "€{} EUR", "EUR €{}"],

@@ -13,7 +13,7 @@ from suffice.policy.normalizers import NORMALIZERS
 from suffice.policy.rounds import Token
 from suffice.policy.session.replies import located_in, read_reply
 from suffice.policy.signals import AnswerPosition, Located
-from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
+from suffice.policy.signals.text import _BYTE_LEVEL, token_bytes
 from tests.support.linear import takes_linear_time
 
 MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))

@@ -22,7 +22,7 @@ from suffice.policy.rules import (
     round_aware,
     signal,
 )
-from suffice.policy.rules.rethreshold import find_threshold
+from suffice.policy.rules.algebra import find_threshold
 from suffice.policy.session import Policy, Session, stops
 from suffice.recordings import Recording
 from suffice.recordings.schema import build_table

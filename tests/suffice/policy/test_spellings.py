@@ -9,7 +9,7 @@ from suffice.errors import UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
 from suffice.policy.metrics import exact_match, f1
 from suffice.policy.normalizers import NORMALIZERS
-from suffice.policy.typography import plain_text
+from suffice.policy.plain_forms import plain_text
 
 SAME = [
     [

@@ -25,7 +25,7 @@ from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import calibration_report
 from suffice.policy.rules import thresholds
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.presentation import Settings, make_report, render_html
 from suffice.presentation.headline import headline
 from suffice.presentation.html import LARGEST_PAGE

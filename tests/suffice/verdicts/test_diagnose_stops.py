@@ -19,7 +19,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import Calibrator
 from suffice.policy.rules import parse_rule, thresholds
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.policy.session import Policy, stops
 from suffice.recordings import write_recording
 from suffice.recordings.recording import Recording

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib import import_module
 from importlib.resources import files
 from typing import Any, Literal
 
-from suffice.common.tables import Column, Table, render
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 
 Library = Literal["pandas", "polars", "pyarrow"]
@@ -84,12 +84,6 @@ def _numeric(column: Column) -> str:
     return ' class="num"' if column.numeric else ""
 
 
-def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
-    """Return a table of two columns, name and value, without empty facts."""
-    rows = tuple((name, str(value)) for name, value in facts.items() if value not in (None, "", (), {}, []))
-    return Table(title=title, columns=(Column("what"), Column("value")), rows=rows)
-
-
 def arrow_table(table: Table) -> Any:
     """Return raw, unscaled values as a `pyarrow.Table`; an interval is three columns, ``X``, ``X low`` and ``X high``."""
     import pyarrow as pa
@@ -125,45 +119,13 @@ def frame_of(arrow: Any, library: Library | None) -> Any:
     return arrow
 
 
-class Displayed:
-    """Base of results that have tables: shows them in a notebook and gives them as data frames."""
-
-    __slots__ = ()
-
-    def tables(self) -> Sequence[Table]:
-        """Return all tables, the most important first."""
-        raise NotImplementedError
-
-    @property
-    def lead(self) -> str:
-        """A sentence to show before the tables, or nothing."""
-        return ""
-
-    def __str__(self) -> str:
-        """Return the leading sentence and the most important table as Markdown text."""
-        return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
-
-    def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:
-        """Return a table as a data frame, with raw values: shares from 0 to 1, an interval as three columns.
-
-        Args:
-            library: `pandas`, `polars` or `pyarrow`; None = pandas if it is installed, else pyarrow.
-            table: Position of the table in `tables()`.
-
-        Raises:
-            DataError: The library is unknown or not installed.
-        """
-        return frame_of(arrow_table(self.tables()[table]), library)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return arrow_table(self.tables()[0]).__arrow_c_stream__(requested_schema)
-
-    def _repr_html_(self) -> str:
-        first, *others = self.tables()
-        lead = f"<p><strong>{escape(self.lead)}</strong></p>" if self.lead else ""
-        more = (
-            f"<details><summary>{escape(table.title)}</summary>{html_table(table, caption=False)}</details>"
-            for table in others
-        )
-        css = f"{_IN_A_NOTEBOOK}{style('tables')}}}"
-        return f'<div class="suffice"><style>{css}</style>{lead}{html_table(first)}{"".join(more)}</div>'
+def notebook_html(lead: str, tables: Sequence[Table]) -> str:
+    """Return a result for a notebook: the leading sentence, the first table, and the others to unfold."""
+    first, *others = tables
+    leading = f"<p><strong>{escape(lead)}</strong></p>" if lead else ""
+    more = (
+        f"<details><summary>{escape(table.title)}</summary>{html_table(table, caption=False)}</details>"
+        for table in others
+    )
+    css = f"{_IN_A_NOTEBOOK}{style('tables')}}}"
+    return f'<div class="suffice"><style>{css}</style>{leading}{html_table(first)}{"".join(more)}</div>'

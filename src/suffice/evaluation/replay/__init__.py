@@ -26,9 +26,8 @@ if TYPE_CHECKING:
         PanelMember as PanelMember,
         order_panel as order_panel,
     )
-    from suffice.evaluation.replay.prices import (
+    from suffice.evaluation.replay.price_lists import (
         ListPrice as ListPrice,
-        Price as Price,
         PriceFile as PriceFile,
         component_prices as component_prices,
         list_price as list_price,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         load_prices as load_prices,
         prices_of as prices_of,
     )
+    from suffice.evaluation.replay.prices import Price as Price
     from suffice.evaluation.replay.replayed_rows import Row as Row, Spread as Spread
     from suffice.evaluation.replay.replayer import ComparedRuns as ComparedRuns, Replayer as Replayer
     from suffice.evaluation.replay.result import ReplayResult as ReplayResult

@@ -29,8 +29,8 @@ from suffice.recordings.pieces import (
     piece_tables,
     pieces_of,
 )
-from suffice.recordings.recording import Recording, check_ends, checked_rounds, column_values, open_recording
-from suffice.recordings.schema import column_kind
+from suffice.recordings.recording import Recording, open_recording
+from suffice.recordings.schema import check_ends, checked_rounds, column_kind, column_values
 from suffice.recordings.text_keys import text_bytes, text_keys
 
 _SPACE, _ASCII = 32, 126

@@ -14,8 +14,8 @@ import numpy as np
 
 from suffice.errors import NotFoundError
 from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable
-from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Mask, Positions, Rounds
+from suffice.policy.rules.selectors import CALIBRATED
 from suffice.policy.session import Policy, Stops
 from suffice.policy.signals import CRITIC, CUMULATED, OF_ANSWERS, SIGNALS, TRIAL
 

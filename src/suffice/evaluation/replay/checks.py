@@ -16,11 +16,10 @@ from suffice.common.identities import aligned
 from suffice.common.tables import counted
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError, UnknownSignalError, did_you_mean
 from suffice.evaluation.replay.prices import currency_of
-from suffice.policy.calibration import CALIBRATED
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import MajorityOfSamples, Rule, answer_stable, parse_rule, signal, tasr
-from suffice.policy.rules.selectors import Best
+from suffice.policy.rules.selectors import CALIBRATED, Best
 from suffice.policy.session import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, AnswerPosition, Idf, cost_columns, state_from_dict
 from suffice.recordings.recording import Recording

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.display import Displayed
+from suffice.common.results import Displayed
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, single_answer
-from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.price_lists import price_in
 from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.evaluation.replay.selected import dividing_names, seen_from
 from suffice.evaluation.statistics import hash_places

@@ -12,7 +12,7 @@ from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule, Threshold
-from suffice.policy.rules.rethreshold import substitute
+from suffice.policy.rules.algebra import substitute
 from suffice.policy.session import Policy, Stops
 
 

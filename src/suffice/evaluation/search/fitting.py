@@ -16,8 +16,8 @@ from suffice.policy.calibration import CALIBRATED
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, VOTES
 from suffice.policy.signals.votes import weights_of
-from suffice.recordings.computed import is_computed
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import is_computed
 
 _FITTED = {**CALIBRATED, "top_score_z": "top_score"}
 _UNREAD = frozenset({"calls", "tokens", "seconds"})

@@ -26,11 +26,10 @@ from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import counts_tokens, last_name, plain_name, words
 from suffice.importers.words.number_forms import FORMS, is_undecided, written_number
 from suffice.loops.retrieval.fields import literal
-from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS
-from suffice.policy.signals.position import boxed
+from suffice.policy.signals.position import DECIMAL_COMMA, THOUSANDS, boxed
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}

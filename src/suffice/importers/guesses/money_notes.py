@@ -26,7 +26,7 @@ from suffice.importers.words.names import (
     words_in,
 )
 from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
-from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
+from suffice.policy.signals.position import DECIMAL_COMMA, THOUSANDS
 
 _CODES = "|".join(CURRENCIES)
 _MONEY = re.compile(

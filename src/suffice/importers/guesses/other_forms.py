@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from suffice.errors import UnsettledError
 from suffice.importers.answers.reply_answers import HARDLY_EVER, OFTEN, SAMPLE
 from suffice.importers.words.choices import of_options
-from suffice.policy.answer_forms import (
+from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+from suffice.policy.plain_forms import currencies_in, without_currency
+from suffice.policy.signals.position import (
     DAY_FIRST,
     DECIMAL_COMMA,
     MONTH_FIRST,
@@ -17,8 +19,6 @@ from suffice.policy.answer_forms import (
     THOUSANDS,
     without_separators,
 )
-from suffice.policy.money import currencies_in, without_currency
-from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,8 +26,7 @@ from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
 from suffice.importers.words.number_forms import EACH, FORMS, TOTALS, UNITS, money_unit, points_separate, written_number
 from suffice.importers.words.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
-from suffice.policy.answer_forms import ANSWER_FORMS, DECIMAL_COMMA
-from suffice.policy.signals.position import AnswerPosition
+from suffice.policy.signals.position import ANSWER_FORMS, DECIMAL_COMMA, AnswerPosition
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")

@@ -56,8 +56,8 @@ from suffice.importers.words.names import (
 from suffice.importers.words.number_forms import is_undecided
 from suffice.importers.words.sample_names import said_by_columns
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
-from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import normalize_answer
+from suffice.policy.signals.position import DECIMAL_COMMA, THOUSANDS
 from suffice.recordings.runs import LOOP_NAMES
 
 UNCOUNTED = ": what is saved is counted in calls alone"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from suffice.importers.words.names import CURRENCIES, words_in
-from suffice.policy.answer_forms import ANSWER_FORMS
+from suffice.policy.signals.position import ANSWER_FORMS
 
 EACH, CENTS = "each", "cents"
 """Ends of ``COLUMN:FORM`` in an option: that dollars or cents (`spend`) are those of each round."""

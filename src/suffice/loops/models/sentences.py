@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from suffice.common.sentences import sentence_end
 from suffice.policy.rounds import Token
-from suffice.policy.signals.alignment import token_bytes
+from suffice.policy.signals.text import token_bytes
 
 
 def first_sentence(tokens: Sequence[Token]) -> int:

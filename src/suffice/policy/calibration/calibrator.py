@@ -9,9 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.json_text import number_from_json
+from suffice.common.json_text import check_types, number_from_json
 from suffice.common.results import Tagged
-from suffice.common.typed import check_types
 from suffice.errors import DataError, NotFittedError, SchemaError
 from suffice.policy.rounds import Floats
 

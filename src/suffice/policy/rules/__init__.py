@@ -1,6 +1,17 @@
 """Rules, which are predicates over rounds, and selectors, which choose one of the rounds."""
 
-from suffice.policy.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
+from suffice.policy.rules.algebra import (
+    FirstOf,
+    KOf,
+    Never,
+    Patience,
+    Threshold,
+    WeightedSum,
+    find_threshold,
+    signal,
+    thresholds,
+    with_threshold,
+)
 from suffice.policy.rules.named import (
     NAMED_RULES,
     NamedRule,
@@ -13,11 +24,9 @@ from suffice.policy.rules.named import (
 )
 from suffice.policy.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.policy.rules.ranker import Ranked, Term
-from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
+from suffice.policy.rules.registered_selectors import Centroid, LongestRun, MajorityOfSamples
 from suffice.policy.rules.rule import AllOf, AnyOf, Rule
 from suffice.policy.rules.selectors import SELECTORS, Selector, last_of
-from suffice.policy.rules.selectors_of_drafts import Centroid, LongestRun
-from suffice.policy.rules.selectors_of_samples import MajorityOfSamples
 
 __all__ = [
     "NAMED_RULES",

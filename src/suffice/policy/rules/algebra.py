@@ -1,4 +1,4 @@
-"""The rules: thresholds on signals, and combinations of rules."""
+"""The rules: thresholds on signals, combinations of rules, and the replacement of a rule's thresholds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import keyword
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
 from suffice.policy.rounds import Floats, Mask, Rounds
-from suffice.policy.rules.rule import Either, Members, Rule, check_rules, merge_reads
+from suffice.policy.rules.rule import Either, Members, Rule, check_rules, inner_rules, merge_reads
 
 _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt,
@@ -271,3 +271,63 @@ class Times(Rule):
 
     def __str__(self) -> str:
         return f"times(({self.rule}), {self.n})"
+
+
+def thresholds(rule: Rule) -> tuple[Threshold, ...]:
+    """Return the different thresholds of a rule, in the order of its text.
+
+    >>> from suffice.policy.rules import tasr
+    >>> [str(threshold) for threshold in thresholds(tasr())]
+    ['answer_stable >= 1', 'p_correct > 0.25']
+    """
+    if isinstance(rule, Threshold):
+        return (rule,)
+    members = [member for inner in inner_rules(rule).values() for member in inner]
+    return tuple(dict.fromkeys(threshold for member in members for threshold in thresholds(member)))
+
+
+def find_threshold(rule: Rule, signal: str) -> Threshold:
+    """Return the only threshold of a rule on `signal`.
+
+    Raises:
+        RuleSyntaxError: The rule has no threshold on the signal, or more than one.
+    """
+    matches = [threshold for threshold in thresholds(rule) if threshold.name == signal]
+    if len(matches) != 1:
+        have = ", ".join(map(str, thresholds(rule))) or "none"
+        raise RuleSyntaxError(f"{rule!s} has {len(matches)} thresholds on {signal!r}, one is needed; it has: {have}")
+    return matches[0]
+
+
+def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
+    """Return the rule with another number in `threshold`, wherever the threshold occurs.
+
+    >>> from suffice.policy.rules import tasr
+    >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
+    (answer_stable >= 1) & (p_correct > 0.5)
+
+    Args:
+        rule: Any rule.
+        threshold: One of `thresholds(rule)`.
+        value: The new number, finite.
+
+    Raises:
+        RuleSyntaxError: The value is not finite.
+    """
+    return substitute(rule, threshold, replace(threshold, value=value))
+
+
+def substitute(rule: Rule, threshold: Threshold, other: Rule) -> Rule:
+    """Return the rule with `threshold` replaced by another rule, wherever the threshold occurs."""
+    if rule == threshold:
+        return other
+    inner = inner_rules(rule)
+    if not inner:
+        return rule
+    changes: dict[str, Any] = {}
+    for name, members in inner.items():
+        changed = tuple(substitute(member, threshold, other) for member in members)
+        changes[name] = changed if isinstance(getattr(rule, name), tuple) else changed[0]
+    rebuild: Any = replace  # a rule with fields is a dataclass
+    rebuilt: Rule = rebuild(rule, **changes)
+    return rebuilt

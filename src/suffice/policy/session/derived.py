@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.policy.calibration import Calibrator
 from suffice.policy.embedding import (  # noqa: F401 - the normalizer `meaning` is known where policies are
     MeaningClusters,
 )
@@ -18,6 +18,9 @@ from suffice.policy.rounds import Floats, Rounds
 from suffice.policy.signals import CUMULATED, SIGNALS, abstained_by, clean_column, cost_columns
 from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, RationaleScore, ZScore
 from suffice.policy.signals.votes import VOTES, WEIGHT, RunningVotes, answer_ids, vote_signal, weights_of
+
+if TYPE_CHECKING:
+    from suffice.policy.calibration import Calibrator
 
 
 class Derivation:
@@ -130,7 +133,9 @@ class Derivation:
             return score.apply({feature: self._column(feature, raw) for feature in score.weights})
         source, fitted = self._sources[name]
         column = self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
-        return fitted.predict(column, index=raw.index) if isinstance(fitted, Calibrator) else fitted.apply(column)
+        return (
+            fitted.apply(column) if isinstance(fitted, ZScore | Allocation) else fitted.predict(column, index=raw.index)
+        )
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
         """Compute a signal from the answers, with the policy's normalizer or patterns of refusals."""

@@ -11,11 +11,11 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from suffice.common.display import Displayed, facts_table
 from suffice.common.files import write_file
 from suffice.common.identities import aligned
 from suffice.common.json_text import refuse_constant, sealed_text, unsealed, was_edited
-from suffice.common.tables import Table
+from suffice.common.results import Displayed
+from suffice.common.tables import Table, facts_table
 from suffice.errors import (
     ConfigMismatchError,
     DataError,
@@ -25,12 +25,11 @@ from suffice.errors import (
     RuleSyntaxError,
     SchemaError,
 )
-from suffice.policy.calibration import CALIBRATED, Calibrator
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Decision, Round, Rounds
 from suffice.policy.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.policy.rules.parse import Spelled
-from suffice.policy.rules.selectors import Best, Last
+from suffice.policy.rules.selectors import CALIBRATED, Best, Last
 from suffice.policy.session.derived import Derivation
 from suffice.policy.signals import CUMULATED, LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, cost_columns
 from suffice.policy.signals.state import FittedState, state_from_dict
@@ -38,6 +37,8 @@ from suffice.policy.signals.votes import VOTES, weights_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from suffice.policy.calibration import Calibrator
 
 
 Missing = Literal["error", "warn", "ignore"]
@@ -315,6 +316,8 @@ class Policy(Derivation, Displayed):
                 kind.
             RuleSyntaxError: The rule does not parse.
         """
+        from suffice.policy.calibration import Calibrator
+
         data = unsealed(data)
         if not isinstance(data, dict) or data.get("format") != POLICY_FORMAT:
             raise SchemaError(f"this is not a policy: the field 'format' must be {POLICY_FORMAT!r}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suffice.common.typed import check_types
+from suffice.common.json_text import check_types
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.audits import Draw

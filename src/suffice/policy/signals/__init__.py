@@ -1,6 +1,6 @@
 """Signals: values that are known at each round without gold answers, as pure functions of the rounds."""
 
-from suffice.policy.rules.selectors_of_drafts import DISTANCES
+from suffice.policy.rules.registered_selectors import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.policy.signals.definitions import (
     EVERY_ROUND,
@@ -20,33 +20,34 @@ from suffice.policy.signals.evidence import (  # importing a module registers it
     RERANKING,
     RETRIEVAL,
 )
-from suffice.policy.signals.from_policy import (
-    CRITIC,
-    CUMULATED,
-    LOOP_COMPONENTS,
-    OF_ANSWERS,
-    QUERY,
-    TRIAL,
-    cost_columns,
-    member_component,
-)
-from suffice.policy.signals.known import (
+from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
+from suffice.policy.signals.measured import (
     COMPLEXITY,
+    CRITIC,
     CRITIQUE,
+    CUMULATED,
     ENOUGH,
     GATE,
     KNOWN,
+    LOOP_COMPONENTS,
     MONITOR,
     NEW_CONFIDENCE,
+    OF_ANSWERS,
     PROBER,
+    QUERY,
+    REMEDIES,
     RETRIEVE,
     SAMPLE_SPREAD,
     SEAKR,
     SELF_RAG,
     SETTLED,
+    TRIAL,
+    ChainEnricher,
+    Enricher,
+    KnownDifficulty,
+    cost_columns,
+    member_component,
 )
-from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
-from suffice.policy.signals.measured import REMEDIES, ChainEnricher, Enricher, KnownDifficulty
 from suffice.policy.signals.position import AnswerPosition, Located
 from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, embedded_text, lexical_support
 from suffice.policy.signals.state import (

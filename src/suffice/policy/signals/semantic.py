@@ -18,9 +18,9 @@ from suffice.common.json_text import as_number
 from suffice.errors import DataError
 from suffice.policy.metrics import EQUAL_WEIGHTS, information_score as score_of
 from suffice.policy.rounds import Passage, Round
-from suffice.policy.rules.selectors_of_drafts import DISTANCES
+from suffice.policy.rules.registered_selectors import DISTANCES
 from suffice.policy.signals.definitions import EVERY_ROUND, SIGNALS, declare, register_signal
-from suffice.policy.signals.from_policy import CRITIC, WRITERS
+from suffice.policy.signals.measured import CRITIC, WRITERS
 from suffice.policy.signals.text import strip_thinking
 
 EMBEDDER = "embedder"

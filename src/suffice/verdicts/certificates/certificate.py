@@ -8,9 +8,8 @@ from types import NoneType
 from typing import Any
 
 from suffice.common.display import Chart
-from suffice.common.display.table_html import facts_table
 from suffice.common.results import UNLESS_EMPTY, Result
-from suffice.common.tables import Column, Table, figure
+from suffice.common.tables import Column, Table, facts_table, figure
 from suffice.errors import SchemaError
 from suffice.evaluation.replay.charts import (
     COST_TITLES,

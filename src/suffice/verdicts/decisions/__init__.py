@@ -15,11 +15,16 @@
 9. `suffice.verdicts.decisions.advice`: an `Advice` is the trial in words: one sentence, tables, and the decision file.
 """
 
-from suffice.verdicts.decisions.advice import Advice
-from suffice.verdicts.decisions.labels import Labels, write_sheet
-from suffice.verdicts.decisions.losses import SAVABLE
-from suffice.verdicts.decisions.protocol import decide
-from suffice.verdicts.decisions.trial import AdviceKind, Trial
-from suffice.verdicts.decisions.wealth import Wealth
+from typing import TYPE_CHECKING
 
-__all__ = ["SAVABLE", "Advice", "AdviceKind", "Labels", "Trial", "Wealth", "decide", "write_sheet"]
+from suffice.common.lazy import lazy_face
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.advice import Advice as Advice
+    from suffice.verdicts.decisions.labels import Labels as Labels, write_sheet as write_sheet
+    from suffice.verdicts.decisions.losses import SAVABLE as SAVABLE
+    from suffice.verdicts.decisions.protocol import decide as decide
+    from suffice.verdicts.decisions.trial import AdviceKind as AdviceKind, Trial as Trial
+    from suffice.verdicts.decisions.wealth import Wealth as Wealth
+
+__getattr__, __dir__, __all__ = lazy_face(__name__)

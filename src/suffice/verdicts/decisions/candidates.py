@@ -25,7 +25,7 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.rules import NAMED_RULES, MajorityOfSamples, Rule, Selector, fixed_k, parse_rule, signal
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
-from suffice.policy.rules.selectors_of_samples import RascAnswer
+from suffice.policy.rules.registered_selectors import RascAnswer
 from suffice.policy.session import Policy
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording

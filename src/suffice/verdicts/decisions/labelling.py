@@ -17,7 +17,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.outcomes import outcome
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Prices
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _BASELINES = ("recorded", "full")
 _AGREEMENT = "agreement"
-
-Prices = Price | Mapping[str, Price] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -281,19 +279,6 @@ def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) ->
             f"labels are asked where answers differ from the full run's, and that needs the selector {needed} and the baseline "
             f"{' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
         )
-
-
-def check_noise(noise: float, *, of_labels: bool) -> None:
-    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or no labels are used."""
-    if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
-        return
-    if not of_labels:
-        raise DataError(
-            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
-        )
-    raise DataError(
-        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
-    )
 
 
 def _various(recording: Recording) -> Mask:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import ConfigMismatchError
+from suffice.evaluation.replay.prices import Prices
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.label_matches import DoubleLabels
-from suffice.verdicts.decisions.labelling import Labelling, Prices, ReturnedAnswers, measured
+from suffice.verdicts.decisions.labelling import Labelling, ReturnedAnswers, measured
 from suffice.verdicts.decisions.labels import Labels, Preference, normalizer_in
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import Questions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from suffice.evaluation.replay.outcomes import (
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.prices import Price, currency_of, with_priced_spend
+from suffice.evaluation.replay.prices import Price, Prices, currency_of, with_priced_spend
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Mask
@@ -34,15 +34,6 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults, only_quality, refuse_cheaper_last
 from suffice.verdicts.decisions.gates import gate_notes
-from suffice.verdicts.decisions.labelling import (
-    Labelling,
-    Prices,
-    check_asking,
-    check_noise,
-    metric_of_labels,
-    of_units,
-)
-from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import (
@@ -56,6 +47,9 @@ from suffice.verdicts.decisions.same_loop import (
 )
 from suffice.verdicts.decisions.steps import Spending, refuse_states, worth_of
 from suffice.verdicts.decisions.trial import Trial
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.labels import Labels
 
 _SALT = "decide:"
 
@@ -130,6 +124,8 @@ def decide(
         recording, tune = with_priced_spend(recording, prices), tune and with_priced_spend(tune, prices)
     previous = previous and _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
+        from suffice.verdicts.decisions.labelling import metric_of_labels
+
         given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
@@ -192,7 +188,7 @@ def _begun(
 ) -> tuple[Trial, Recording | None]:
     """Declare a trial by the tune questions; also return the questions of the verdict part, or raise if there are none."""
     if "label_noise" in given:
-        check_noise(given["label_noise"], of_labels=of_labels)
+        _check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
@@ -213,6 +209,8 @@ def _begun(
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
     if of_labels:
+        from suffice.verdicts.decisions.labelling import check_asking
+
         check_asking(str(selector), baseline, metric, samples=loop.samples)
     highest = int(max(first.index[-1], logged.index[-1]))
     # Tune questions need no labels: candidates ordered by how often their answers differ are nearly as well ordered.
@@ -292,6 +290,8 @@ def _judged_by_labels(
     fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
 ) -> tuple[Trial, dict[str, Any]]:
     """Bet on the questions before the first one that needs a label; also return the fields of `Advice` on the next labels."""
+    from suffice.verdicts.decisions.labelling import Labelling, of_units
+
     given, asked = {id_hash(name) for name in fresh.question_ids}, trial.marks.keys() - trial.tune.ids
     if asked and asked != given:
         raise ConfigMismatchError(
@@ -406,6 +406,19 @@ def _check_options(declared: Mapping[str, Any], tune_share: float) -> None:
         raise DataError(f"min_saving must be at least 0 and below 1, not {declared['min_saving']!r}")
     if declared["cost"] not in SAVABLE:
         raise DataError(f"{declared['cost']!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
+
+
+def _check_noise(noise: float, *, of_labels: bool) -> None:
+    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or no labels are used."""
+    if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
+        return
+    if not of_labels:
+        raise DataError(
+            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
+        )
+    raise DataError(
+        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
+    )
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:

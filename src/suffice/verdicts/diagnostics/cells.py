@@ -16,7 +16,7 @@ from suffice.evaluation.statistics import hash_folds
 from suffice.policy.calibration import CALIBRATED, Calibrator
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule, Threshold, tasr, thresholds
-from suffice.policy.rules.rethreshold import find_threshold, substitute
+from suffice.policy.rules.algebra import find_threshold, substitute
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.rows import (
     column_or_nan,

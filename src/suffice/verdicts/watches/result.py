@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from suffice.common.display import Chart, facts_table
+from suffice.common.display import Chart
 from suffice.common.results import NOT_IN_JSON, Result
-from suffice.common.tables import Column, Table, counted, figure
+from suffice.common.tables import Column, Table, counted, facts_table, figure
 from suffice.policy.calibration import CalibrationReport
 from suffice.verdicts.diagnostics.calibration import bins_table
 from suffice.verdicts.watches.changes import MODEL, ReplyChange, changes_table

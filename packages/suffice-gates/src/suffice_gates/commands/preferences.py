@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from suffice.cli import options
+from suffice.cli import datasets, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
@@ -29,14 +29,14 @@ from suffice_gates.training.shift import Shift, measure_shift
 
 def preferences_command(
     context: typer.Context,
-    dataset: options.Dataset,
+    dataset: datasets.Dataset,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The preference file, JSON lines; a card is written beside it.")
     ],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
     probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
     local: LocalModel,
-    search: options.Search,
+    search: datasets.Search,
     cluster: ClusterOptions,
     output: Output,
     allow_prompt: AllowPrompt = None,
@@ -58,7 +58,7 @@ def preferences_command(
     ] = "contains",
     seed: Annotated[int, Setting("reranker", "seed", min=0, help="Seed of the passages of shift.")] = 0,
     limit: options.Limit = None,
-    shard: options.ShardOption = None,
+    shard: datasets.ShardOption = None,
 ) -> None:
     """Score each passage by the confidence with it minus that without it. Run the same command again to resume.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import typer
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.local import LocalModel, json_object
@@ -138,7 +138,7 @@ def states_command(
         typer.Option("--dataset", help="With --prompt rag and a recording: the questions with their passages."),
     ] = None,
     limit: options.Limit = None,
-    shard: options.ShardOption = None,
+    shard: datasets.ShardOption = None,
 ) -> None:
     """Store a model's states of questions, read before it answers. Run the same command again to resume.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from suffice.cli import models, options
+from suffice.cli import datasets, models
 from suffice.cli.console import quiet_bars
 from suffice.cli.local import LocalRun, hub_name
 from suffice.cli.output import Output, Screen
@@ -128,7 +128,7 @@ def train_reranker_command(
     questions: Annotated[
         str | None, typer.Option("--questions", help="Answer these in both orders, too: quality before and after.")
     ] = None,
-    candidates: options.Candidates = 20,
+    candidates: datasets.Candidates = 20,
 ) -> None:
     """Train with InfoNCE, and measure quality before and after. Run the same command again to resume.
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.parse import parse_selector
+from suffice.policy.rules.registered_selectors import DISTANCES, pairwise_distances
 from suffice.policy.rules.selectors import Last, Selector, answered, last_of, nearest, same_answers
-from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.recordings.recording import Recording
 
 Counts = npt.NDArray[np.int64]

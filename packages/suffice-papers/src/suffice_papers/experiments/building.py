@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from suffice.cli.datasets import idf_state
 from suffice.cli.drafting import drafting_loop, require_contexts
 from suffice.cli.local import json_object
-from suffice.cli.options import idf_state
 from suffice.common.files import file_sha256, files_hash
 from suffice.loops import DraftingLoop, RetrievalLoop, ThinkingLoop
 from suffice.loops.models import Answerer, ScriptedModel

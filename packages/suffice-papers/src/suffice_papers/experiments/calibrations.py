@@ -16,7 +16,7 @@ from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rules import Threshold
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.policy.session import Policy
 from suffice.verdicts.diagnostics.premature import without_floor
 from suffice.verdicts.diagnostics.sweep import sweep_threshold

@@ -11,11 +11,11 @@ from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
+from suffice.cli.datasets import Retrieval
 from suffice.cli.drafting import Critic, PanelOptions, Writer
 from suffice.cli.gating import GateOptions
 from suffice.cli.local import LocalRun
 from suffice.cli.models import Answering
-from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
 from suffice.cli.thinking import Thinker
 from suffice.errors import DataError, SufficeError

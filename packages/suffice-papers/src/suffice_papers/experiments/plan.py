@@ -16,7 +16,7 @@ from suffice.errors import DataError, RuleSyntaxError, SufficeError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models.prompts import prompt
 from suffice.policy.rules import Never, parse_rule
-from suffice.policy.rules.rethreshold import find_threshold
+from suffice.policy.rules.algebra import find_threshold
 from suffice.policy.signals import SIGNALS
 from suffice.verdicts.certificates import Claim
 from suffice_papers.experiments.choices import (

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from suffice.cli.datasets import Retrieval
 from suffice.cli.gating import GateOptions
-from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 from suffice.loops.retrieval import BUNDLED_QUESTIONS

@@ -15,7 +15,7 @@ from suffice.evaluation.replay import calibrate, policy_for
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.selected import selected_on
 from suffice.evaluation.statistics import Units, undefined_notes
-from suffice.policy.rules.rethreshold import find_threshold, with_threshold
+from suffice.policy.rules.algebra import find_threshold, with_threshold
 from suffice.policy.session import Policy
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.diagnostics.sweep import sweep_threshold

@@ -19,7 +19,7 @@ from suffice.policy.calibration import calibration_report
 from suffice.policy.calibration.calibrator import Method
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Rule, Threshold, margin, signal
-from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.rules.algebra import with_threshold
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
 from suffice.verdicts.diagnostics.premature import without_floor

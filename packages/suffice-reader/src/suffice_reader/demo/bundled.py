@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suffice.cli.options import overlap_state
+from suffice.cli.datasets import overlap_state
 from suffice.cli.show import recording_progress
 from suffice.loops import RecordSummary, RetrievalLoop, record
 from suffice.loops.retrieval import PoolBM25, load_questions

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from typer import Argument, BadParameter, Option
 
 from suffice.cli.console import progress_bar
+from suffice.cli.datasets import PassageEncoder
 from suffice.cli.local import DeviceName
-from suffice.cli.options import PassageEncoder
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted

@@ -20,8 +20,7 @@ from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
 from suffice.loops.models.prompts import Message
 from suffice.policy.rounds import Passage, Reply
-from suffice.policy.signals.alignment import tokens_of_span
-from suffice.policy.signals.text import strip_thinking
+from suffice.policy.signals.text import strip_thinking, tokens_of_span
 from suffice_retrieval.methods.flare import flare_trigger, masked_text, uncertain_spans
 from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, read_chain_prompt
 

@@ -25,7 +25,7 @@ from suffice.policy.rounds import Cost, Passage, Reply, Round, Token, added_cost
 from suffice.policy.rules import Never
 from suffice.policy.seen import Seen
 from suffice.policy.signals import CHAIN, LOGPROB_NEEDS, RETRIEVAL
-from suffice.policy.signals.alignment import tokens_of_span
+from suffice.policy.signals.text import tokens_of_span
 from suffice_retrieval.methods.chains import (
     CHAIN_METHODS,
     Action,

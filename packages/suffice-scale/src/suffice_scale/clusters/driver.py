@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from suffice.cli.sink import ShardReport
+from suffice.cli.console import ShardReport
 from suffice.common.tables import counted
 from suffice.errors import DataError, WorkerDiedError
 from suffice.loops.models.limits import EvenPace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from suffice.cli.sink import ShardReport
+from suffice.cli.console import ShardReport
 from suffice.loops import Progress
 from suffice.policy.rounds import Cost, added_costs
 

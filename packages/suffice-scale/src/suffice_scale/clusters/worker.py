@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.cli.sink import ShardReport, Sink, open_sink
+from suffice.cli.console import ShardReport, Sink, open_sink
 from suffice.common.files import is_url, place
 from suffice.common.processes import keep_folder_out
 from suffice.loops.models.limits import RequestLimits, sharing_limits

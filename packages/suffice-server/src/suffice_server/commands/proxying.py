@@ -64,7 +64,7 @@ def proxy_command(
     Example: suffice proxy runs
     """
     check_extra("suffice proxy")
-    from suffice.evaluation.replay.prices import load_prices
+    from suffice.evaluation.replay.price_lists import load_prices
     from suffice.policy.session import Policy
     from suffice_server.proxy.app import Forwarding, Proxy
     from suffice_server.proxy.recorder import Bounds, ProxyRecorder

@@ -19,7 +19,7 @@ from typing import Any
 from suffice.common.files import PRIVATE, make_folder
 from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
-from suffice.evaluation.replay.model_names import price_in
+from suffice.evaluation.replay.price_lists import price_in
 from suffice.evaluation.replay.prices import Price, check_priced
 from suffice.importers.answers.outcomes import RESOLVED
 from suffice.importers.transcripts import VisibleFiles

@@ -11,7 +11,8 @@ from typing import Any
 
 from suffice.common.json_text import number_from_json
 from suffice.errors import DataError
-from suffice.evaluation.replay.prices import PriceFile, check_priced
+from suffice.evaluation.replay.price_lists import PriceFile
+from suffice.evaluation.replay.prices import check_priced
 from suffice.hosts.runs import with_spend
 from suffice.loops.open_question import check_signal_names
 from suffice.policy.rounds import Round

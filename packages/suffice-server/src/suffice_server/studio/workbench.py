@@ -28,7 +28,7 @@ from suffice.evaluation.replay import (
 )
 from suffice.evaluation.replay.outcomes import default_metrics
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import LIST_PRICES
+from suffice.evaluation.replay.price_lists import LIST_PRICES
 from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rules import parse_rule, parse_selector

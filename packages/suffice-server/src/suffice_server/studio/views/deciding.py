@@ -20,7 +20,7 @@ from suffice.common.processes import start_python_async
 from suffice.common.tables import Table
 from suffice.errors import DataError, SufficeError
 from suffice.evaluation.replay.outcomes import has_outcome
-from suffice.evaluation.replay.prices import list_prices
+from suffice.evaluation.replay.price_lists import list_prices
 from suffice.verdicts.decisions import SAVABLE, Advice
 from suffice.verdicts.decisions.figures import bar_heading
 from suffice_server.studio.folder import Item

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from suffice.common.display import facts_table
-from suffice.common.tables import Column, Table
+from suffice.common.tables import Column, Table, facts_table
 from suffice.hosts import frameworks, snippet
 from suffice.hosts.lines import own_lines
 from suffice.verdicts.certificates import Certificate

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from suffice.common.display import facts_table
-from suffice.common.tables import Column, Table
+from suffice.common.tables import Column, Table, facts_table
 from suffice.errors import DataError
 from suffice_server.studio.counting import flat_facts
 from suffice_server.studio.view import Tab, View, ViewModule

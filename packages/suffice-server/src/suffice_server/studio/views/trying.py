@@ -20,7 +20,7 @@ from suffice.evaluation.replay.baselines import RECORDED
 from suffice.evaluation.replay.charts import pareto_chart, pareto_costs, stops_chart
 from suffice.evaluation.replay.costs import COSTS
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome
-from suffice.evaluation.replay.prices import list_prices
+from suffice.evaluation.replay.price_lists import list_prices
 from suffice.evaluation.replay.replay_tables import costs_table, outcomes_table, replay_notes, stops_table
 from suffice.policy.rules import parse_rule
 from suffice.presentation.headline import headline

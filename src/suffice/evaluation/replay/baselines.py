@@ -47,8 +47,8 @@ class Run:
         oracle_seen: Mean metrics by name if the best round up to the stop were returned.
         rounds: The round of each stop.  It is the last recorded round where `unrun`, -1 for a question without rounds,
             and the expected round for `random`.
-        answer_rounds: The round of each returned answer, -1 without an answer.  None for a run such as `random`, which
-            does not return one certain answer for each question.
+        answer_rounds: The round of each returned answer, -1 without an answer.  None for a run such as `random`, in
+            which no single answer is returned for each question.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
         estimated: Only for `random`: counts of the rule's stops, from which its shares of stops are estimated, so that
             intervals can include the error of this estimate.  None for other kinds.
@@ -247,7 +247,7 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
 
 
 def missing_note(n: int) -> list[str]:
-    """Return a note on the number of questions that lack the requested answer; no note if none does."""
+    """Return a note on the number of questions that lack the requested answer; no note if every question has it."""
     return [f"no answer of it in {counted(n, 'question')}"] if n else []
 
 

@@ -114,10 +114,11 @@ def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
 
 
 def _returned(policy: Policy, stopped: Stops) -> Mask:
-    """Return a mask of the checkpoints at which a live loop requests a trial answer to have one to return.
+    """Return a mask of the checkpoints whose trial answers a live loop requests because it must return an answer.
 
-    The loop requests a trial answer at the stop.  If that is blank, it goes back through the earlier checkpoints until
-    one has an answer.  A selector that compares answers needs a trial answer at every visited checkpoint.
+    The loop first requests the trial answer at the stop.  If this answer is blank, the loop requests the trial answer
+    of the checkpoint before, and so on until an answer is not blank.  A selector that compares answers needs a trial
+    answer at every visited checkpoint.
     """
     visited = stopped.charged()
     if policy.compares_answers:

@@ -10,7 +10,9 @@ _BELOW, _ABOVE = 16, (-14, -30, -46, -62, -78)
 
 
 def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
-    """Set the distance of each label from its point, in pixels: budgets below, others above, without overlaps.
+    """Set the distance of each label from its point, in pixels, so that labels do not overlap.
+
+    Labels of budgets lie below their points, all other labels above.
 
     Args:
         points: Each with `short` ("" = no label), `kind` ("fixed" for a budget), `cost`, and the figure on the vertical axis.

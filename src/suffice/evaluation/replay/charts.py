@@ -273,7 +273,10 @@ def path_chart(
 def _intervals(
     rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the layers of vertical and horizontal intervals, without those of oracles, which would hide points."""
+    """Return the layers of vertical and horizontal intervals.
+
+    Oracles get no intervals, because their intervals would hide points.
+    """
     upright = {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour}
     across = {"x": axis_of("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
     return [
@@ -359,7 +362,10 @@ def by_state(
 
 
 def axis_of(field: str, title: str | None) -> dict[str, Any]:
-    """Return the encoding of a quantitative field; without a title it has no axis, as for the end of an interval."""
+    """Return the encoding of a quantitative field.
+
+    If `title` is None, the field gets no axis.  An example is the end of an interval.
+    """
     axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
 

@@ -142,8 +142,8 @@ def check_policy(
         definedness: Counts of defined signals over all questions, if they were added up over parts.
 
     Raises:
-        ConfigMismatchError: The policy starts or ends outside the recorded rounds, or depends on another model,
-            retriever, answer position or fitted state.
+        ConfigMismatchError: The policy starts or ends outside the recorded rounds, or its model, retriever, answer
+            position or fitted state differs from the recording's.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and the recording has no such
             column.
         UnknownSignalError: The policy reads a signal that was not recorded or that is undefined in every recorded round.

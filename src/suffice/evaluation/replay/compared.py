@@ -89,7 +89,7 @@ def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> Paired
 def mean_differences(
     runs: Sequence[Run], references: Sequence[Run], units: Units, *, level: float
 ) -> list[dict[str, PairedResult]]:
-    """Return the means of the paired differences, without intervals and tests; unknown ones are left out."""
+    """Return the means of the paired differences, without intervals and tests; leave out unknown differences."""
     deltas = []
     for own, base in ((_figures(run), _figures(other)) for run, other in zip(runs, references, strict=True)):
         rows = {name: difference(values, base[name]) for name, values in own.items()}
@@ -161,7 +161,10 @@ def _figures(run: Run) -> dict[str, Floats]:
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics; if containment is one, add EM and F1, since containment favours long answers (SEMANTICS)."""
+    """Return the metrics; if one of them is containment, add EM and F1 where they were recorded.
+
+    The reason is that containment favours long answers (SEMANTICS).
+    """
     if len(set(metrics)) != len(metrics):
         raise DataError(f"a metric is named twice: {list(metrics)!r}")
     beside = ("em", "f1") if "contains" in metrics else ()

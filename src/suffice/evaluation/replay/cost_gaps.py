@@ -66,12 +66,12 @@ def price_notes(
     columns: Mapping[str, Mapping[str, Floats]],
     price_of: Callable[[str], Price | None],
 ) -> tuple[str, ...]:
-    """Return notes on tokens without a price, dates of prices, and models that are listed under another name.
+    """Return notes on prices that are missing, dated, or taken from an entry whose name is not exactly the model's.
 
     Args:
         prices: One price for all language models, or prices by component.
         columns: Costs by component and kind, shape ``(n_questions, n_rounds)``.
-        price_of: A function that returns the price of a component's tokens, or None if it has no price.
+        price_of: A function that returns the price of a component's tokens, or None if the component has no price.
     """
     notes = []
     for component, kinds in columns.items():

@@ -110,7 +110,7 @@ class CostTable:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component.  None = the log's money (`spend`), else NaN.
         wave: Number of samples requested at once; None = as recorded.
-        models: The models of a panel on all questions, if `recording` has only some questions; None = as in `recording`.
+        models: The models of the whole panel, if `recording` has only some questions; None = the models in `recording`.
 
     Attributes:
         components: Components in the recording, sorted.
@@ -122,7 +122,7 @@ class CostTable:
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; the tokens in
             `columns` may be modelled instead.
-        price_notes: Notes on dates of prices, models that are listed under another name, and tokens without a price.
+        price_notes: Notes on tokens without a price, dates of list prices, and inexact matches of a model's name.
         gaps: Costs that are missing or modelled.
         models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
@@ -235,7 +235,7 @@ class CostTable:
     def _kinds(
         self, component: str, recorded: Mapping[tuple[str, str], Floats], gaps: dict[tuple[str, str], int | None]
     ) -> dict[str, Floats]:
-        """Return the costs of a component by kind; an unrecorded number of tokens written to a cache counts as 0."""
+        """Return a component's costs by kind; tokens written to a cache count as 0 where they were not recorded."""
         kinds = {kind: self._load(component, kind, recorded, gaps) for kind in COST_KINDS}
         written = [kind for kind in WRITTEN_KINDS if (component, kind) in recorded]
         if self.modelled and component == GENERATOR:
@@ -351,9 +351,10 @@ class CostTable:
         return calls
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Count the rounds in `index` up to `highest`; return None if all rounds may be requested.
+        """Count the rounds in `index` up to `highest`; return None if the number is not limited.
 
-        That is so without `highest`, or if a request was for several choices, since the cost of fewer is unknown.
+        The number is not limited if `highest` is None.  It is not limited either if a recorded request was for several
+        choices, since the cost of a request for fewer choices is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 
@@ -406,14 +407,14 @@ class CostTable:
     def paid_share(self, component: str) -> Floats:
         """Return the share of the list price that was paid for each round of a component; below 1 in a batch.
 
-        Rounds with unknown seconds were recorded in batches; a recording may also have other rounds.
+        A round with unknown seconds was recorded in a batch; other rounds of the recording need not be.
         """
         price, seconds = self._price_of(component), self.columns[component]["seconds"]
         share = 1.0 if price is None or component == GATE else price.batch
         return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
-        """Return the price of a component's tokens, or None; a panel's model without a price has the generator's."""
+        """Return a component's price, or None; for a panel's model without a price, return the generator's price."""
         if self._prices is None or isinstance(self._prices, Price):
             return self._prices
         names = [component]

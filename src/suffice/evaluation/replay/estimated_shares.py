@@ -25,8 +25,9 @@ class EstimatedShares:
             form a group; a twin exchanges stops only within a group.
         stops: Number of orders in which each question stops at each round, shape ``(n_questions, n_rounds + 1)``; the
             last column counts stops at rounds that never ran.
-        sums: For each figure and group, the figure of a stop at each round, summed over the group's questions and
-            orders, shape ``(n_rounds + 1,)``.  The last entry is for rounds that never ran.  Unknown metrics count as 1.
+        sums: By name of the metric or cost, then by group: the metric or cost of a stop at each round, summed over the
+            group's questions and orders, shape ``(n_rounds + 1,)``.  The last entry is for rounds that never ran.
+            Unknown metrics count as 1.
     """
 
     group: Positions
@@ -44,7 +45,7 @@ class EstimatedShares:
             place: The position of each stop, shape ``(n_orders * n_questions,)``: all questions in the first order,
                 then in the next.  The position is `n_rounds` if that round never ran.
             metrics: By name, the metric of a stop at each round, shape ``(n_orders * n_questions, n_rounds)``.
-            costs: By name, the cost of a stop at each round, same shape.
+            costs: By name, the cost of a stop at each round, in the shape of a metric.
         """
         n, width = len(group), next(iter(costs.values())).shape[1] + 1
         cells = np.tile(np.arange(n), len(place) // n) * width + place

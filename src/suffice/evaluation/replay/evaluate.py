@@ -41,10 +41,10 @@ def replay(
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without calling a model.
 
-    Figures are exact if every question was recorded to its end, since a policy that stops uses a prefix of its rounds.
-    If a rule ended the recording of a question before the policy stops, the policy's answer is unknown, and its row has
-    bounds instead of means.  The baselines are every fixed_k, each policy's random twin, the closed book if round 0 was
-    recorded, the recorded run if a rule ended some questions, and two oracles.
+    Figures are exact if every question was recorded to its end, since a policy that stops early uses the first of the
+    recorded rounds.  If a rule ended the recording of a question before the policy stops, the policy's answer is
+    unknown, and its row has bounds instead of means.  The baselines are every fixed_k, each policy's random twin, the
+    closed book if round 0 was recorded, the recorded run if a rule ended some questions, and two oracles.
 
     >>> from suffice import replay
     >>> from suffice.recordings import bundled_recording
@@ -66,7 +66,8 @@ def replay(
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: The convention of charging: `live` charges the calls that a live policy would pay for, `published` those
             that the paper on Semantic Early-Stopping counted.  See `suffice.evaluation.replay.charging`.
-        orders: Number of random orders of independent samples to average over; None = 100, or 1 for other rounds.
+        orders: Number of random orders of independent samples to average over; None = 100.  Rounds that follow one
+            another have only the recorded order.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
         block_rows: For a file, the number of rows that are replayed at once.
@@ -78,7 +79,7 @@ def replay(
         DataError: A metric is missing, a setting is unknown, or the rows of a question in a large file are not
             adjacent.
         CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
-        ConfigMismatchError: A policy was made for another model, retriever or prompt.
+        ConfigMismatchError: A policy was made for a model, retriever or prompt that is not the recording's.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: A text is not a rule.

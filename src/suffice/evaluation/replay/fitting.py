@@ -74,7 +74,9 @@ class CalibratorFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitComparison:
-    """One form of calibrators, judged by quality and calls under the rule (TASR section 6.3).
+    """One form of calibrators (such as isotonic per round), judged by quality and calls under the rule.
+
+    Source: TASR section 6.3.
 
     Attributes:
         method: `isotonic` or `platt`.
@@ -200,7 +202,7 @@ def calibrate(
             `answer_margin`.
         unseen_round: Behaviour at a round that was not fitted: raise an `error`, or use the `nearest` fitted round.
         selector: The selector of the answer; None = `last`.
-        start_round: The policy's first round; None = 1, or 0 if the rule reads a signal that is only known there.
+        start_round: The policy's first round; None = 1, or 0 if the rule reads a signal that is known only at round 0.
         max_rounds: The policy's highest round; None = the recording's.
         answer_position: Position of the answer in the text; None = that of the recording.
         abstain_patterns: Patterns of refusals to answer; None = the default list.

@@ -37,7 +37,9 @@ class Mixture:
 
 
 def best_mixture(labels: Sequence[str], quality: Floats, cost: Floats, budget: float) -> Mixture | None:
-    """Return the mixture of at most two points with the highest quality whose mean cost is within a budget.
+    """Find the mixture of highest quality among all mixtures whose mean cost is within a budget.
+
+    A mixture consists of one or two points.
 
     >>> mixture = best_mixture("abc", np.array([0.2, 0.3, 0.8]), np.array([1.0, 2.0, 3.0]), 2.0)
     >>> mixture.cheap, mixture.dear, mixture.share, mixture.quality

@@ -88,7 +88,7 @@ class PreparedOrders(PreparedRecording):
         return name in self._columns or self.base.gives(name)
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Number the distinct answers of each question, and return the number of each answer."""
+        """Return a number for each answer; equal answers to a question have the same number."""
         if isinstance(normalizer_of(normalizer), Grouping):  # the grouping of answers depends on their order
             return self.recording.answer_ids(normalizer)
         return self._spread(self.base.recording.answer_ids(normalizer))
@@ -105,8 +105,9 @@ class PreparedOrders(PreparedRecording):
     def stops(self, policy: Policy) -> Stops:
         """Return the stops of a policy.
 
-        The stop itself is returned as the position of the answer, or -1 if there is no answer up to the stop.  The true
-        position of the answer is returned only behind a gate, where costs depend on the round of the answer.
+        The position of the answer is set to the position of the stop, or to -1 if no round up to the stop has an
+        answer.  The true position of the answer is needed only in recordings with a gate, where costs depend on the
+        round of the answer.
         """
         if self.costs.gated:
             return super().stops(policy)
@@ -126,7 +127,9 @@ class PreparedOrders(PreparedRecording):
 
 
 def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy], cut: Mask | None = None) -> int:
-    """Return the number of orders to average over: by default `DEFAULT_ORDERS` for samples, 1 for other rounds.
+    """Return the number of orders to average over.
+
+    By default this is `DEFAULT_ORDERS` for independent samples, and 1 for rounds that follow one another.
 
     Args:
         recording: The recording, or its header.
@@ -135,8 +138,8 @@ def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy
         cut: Mask of the questions that a rule ended; None = those of `recording`.
 
     Raises:
-        DataError: `orders` is below 1.  Or several orders are required although the rounds follow one another, a
-            policy compares neighbouring rounds, or a rule ended questions in the stored order.
+        DataError: `orders` is below 1.  Or several orders are required where only the stored order is possible: if the
+            rounds follow one another, if a policy compares neighbouring rounds, or if a rule ended questions.
     """
     if orders is not None and (isinstance(orders, bool) or not isinstance(orders, int) or orders < 1):
         raise DataError(f"orders is {orders!r}; allowed: a whole number of at least 1")
@@ -222,7 +225,7 @@ def run_all(
     dealt: Mapping[int, Dealt] | None = None,
     each: EachOrders | None = None,
 ) -> tuple[list[Run], dict[int, Run]]:
-    """Return the mean run over orders of each policy, and the random twins of the policies at the positions `twinned`.
+    """Return each policy's run as a mean over orders, and the random twins of the policies at the positions `twinned`.
 
     Args:
         prepared: The recording.

@@ -216,7 +216,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return a note on multiple choice if a metric uses EM or F1, and one on partial credit if F1 is the first."""
+    """Return a note on multiple choice if EM or F1 is used, and a note on partial credit if F1 is the first metric."""
     names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
     scored = any(name in ("em", "f1") for name in names)
     note = (choice or MultipleChoice.of(recording)).note if scored else None
@@ -245,7 +245,7 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the log's own metrics that may judge answers; leave out parts of metrics, and metrics of gold answers."""
+    """Return the log's own metrics that may judge answers; omit metrics of gold answers, and parts such as precision."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
@@ -373,7 +373,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Count, for each sample, the samples of its question with the same answer, itself included; 0 if not readable."""
+    """Count the samples of a question with each sample's answer, itself included; 0 where that answer is unreadable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -200,7 +200,7 @@ class PreparedRecording:
         )
 
     def with_metrics(self, metrics: Iterable[str]) -> PreparedRecording:
-        """Return the same recording with other metrics of its answers."""
+        """Return the same recording with `metrics` in place of its present metrics."""
         return replace(self, metric_names=tuple(metrics))
 
     def with_columns(self, columns: Mapping[str, Floats]) -> PreparedRecording:
@@ -245,7 +245,7 @@ class PreparedRecording:
         return answered(self.recording.view({}))
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Number the distinct answers of each question, and return each answer's number, see `Recording.answer_ids`."""
+        """Return a number for each answer, the same for equal answers to a question; see `Recording.answer_ids`."""
         return self.recording.answer_ids(normalizer)
 
     def raw(self, policy: Policy) -> Rounds:

@@ -1,4 +1,4 @@
-"""Price lists: the bundled list prices, users' files of prices, and the entry of a list that a model's name means.
+"""Price lists: the bundled list prices, users' files of prices, and the search for a model's entry in a list.
 
 A model's name in a log or reply may also contain a provider, a gateway or a date.
 """

@@ -119,7 +119,7 @@ Prices = Price | Mapping[str, Price] | None
 
 
 def taken_notes(prices: Iterable[Price | None]) -> list[str]:
-    """Return a note on prices that were taken from an entry with another name; empty if there are none."""
+    """Return a note on the prices whose entry has a name that is not exactly the model's; empty without such prices."""
     taken = sorted({price.taken for price in prices if price and price.taken})
     return [f"prices without provider or date of a model's name: that of {', '.join(taken)}"] if taken else []
 

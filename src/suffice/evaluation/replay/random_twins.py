@@ -180,8 +180,8 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
 def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
     """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
 
-    The metric of a round that never ran may be 1.  If a question's metric is NaN at a round where the question may stop,
-    it counts as 1 at every round.
+    The metric of a round that never ran may be 1.  If a question's metric is NaN at a round where the question may
+    stop, the metric counts as 1 at every round of the question.
 
     Args:
         values: The metric of a stop at each round, shape ``(n_questions, n_rounds)``; NaN where unknown.

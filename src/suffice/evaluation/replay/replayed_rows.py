@@ -48,8 +48,8 @@ class Row:
         label: The name of the row.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         rule: The text of the rule; empty for oracles.
-        selector: The selector that chose the answers, also in the row's fixed_k baselines; empty for the closed book and
-            for oracles.
+        selector: The selector that chose the answers of the row and of its fixed_k baselines; empty for the closed book
+            and for oracles.
         baseline: The label of the row that this row is compared with.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
         bounds: Empty unless needed rounds never ran (`censored`).  Then, by metric, the mean if every missing answer
@@ -77,7 +77,8 @@ class Row:
         dominated_by: The label of `cheapest_match` if it is also strictly better in quality or cost.  Otherwise, for a
             rule, the label of `mixture` if the mixture scores more.  None if nothing dominates.
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
-        undecided: The names `cheapest_match` or `dominated_by`, if their value depends on rounds that never ran.
+        undecided: The names of the fields among `cheapest_match` and `dominated_by` whose value depends on rounds that
+            never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
         n_selected: Number of these questions that the policy was fitted or selected on.
         notes: Notes for the reader.
@@ -118,7 +119,7 @@ class Row:
 
     @property
     def dominating_mixture(self) -> Mixture | None:
-        """The mixture of two fixed budgets that dominates the row; None if a single policy dominates it, or nothing."""
+        """The mixture of two fixed budgets that dominates the row; None if no mixture does."""
         mixture = self.mixture
         return mixture if mixture is not None and mixture.share and mixture.label == self.dominated_by else None
 
@@ -129,7 +130,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The column `verdict`: the dominating baseline if there is one, else a note on rules and oracles, or ""."""
+        """The text of the column `verdict`: the baseline that dominates the row, if there is one.
+
+        Otherwise the text says "not dominated" (or "unknown") for a rule and "not reachable" for an oracle; for other
+        rows it is empty.
+        """
         if self.dominated_by is not None:
             return f"dominated by {self.dominated_by}"
         if self.kind == "rule":

@@ -271,7 +271,10 @@ class Replayer:
         dealt: Sequence[Dealt],
         check: Callable[[], None],
     ) -> tuple[list[Run], list[Run], list[Run]]:
-        """Return the runs of policies, their random twins, and all baselines except fixed budgets, which are cached."""
+        """Return the runs of the policies, those of their twins, and those of all baselines except fixed budgets.
+
+        The runs of fixed budgets are only cached, not returned.
+        """
         fixed = [policy for _, policy in fixed_policies(self.whole, selectors)]
         start = min((policy.start_round for policy in policies), default=1)
         key = (dict(selectors), start, n)

@@ -54,7 +54,10 @@ class _Point:
         return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
 
     def dominates(self, other: _Point, *, surely: bool) -> bool:
-        """Return whether this run dominates another, for all values within the bounds (`surely`) or for some.
+        """Return whether this run dominates another run.
+
+        With `surely`, this must hold for all values within the bounds of both runs; otherwise one choice of values is
+        enough.
 
         A run dominates another if it costs no more, has no lower quality, and is better in one of the two.
         """

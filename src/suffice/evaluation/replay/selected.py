@@ -29,7 +29,7 @@ class Selected:
 
     Attributes:
         by_part: Number of recorded questions that each part has seen, by the part's name in words; parts that have seen
-            none are left out.
+            no recorded question are left out.
         mask: Questions that any part has seen, shape ``(n_questions,)``.
         unknown: Parts whose questions are not on record.
         ids_only: Parts for which only ids could be compared, because texts are missing on one side.

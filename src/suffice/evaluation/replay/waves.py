@@ -44,7 +44,8 @@ def wave_of(recording: Recording, wave: int | None) -> int:
     """Return the number of samples requested together: `wave`, or the recorded number of choices of each request.
 
     Raises:
-        DataError: The rounds follow one another, or the recorded requests were for another number of choices.
+        DataError: `wave` is not a whole number of at least 1, or it is above 1 although the rounds follow one another.
+            Or each recorded request was for several choices, and their number is not `wave`.
     """
     config = recording.metadata.get("config")
     recorded = (config or {}).get("n", 1) if recording.independent else 1

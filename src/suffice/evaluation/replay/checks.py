@@ -408,7 +408,7 @@ def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
 
     Args:
         policy: The policy.
-        n_without: Number of questions that ended before the policy's first round for another reason than a rule.
+        n_without: Number of questions that ended before the policy's first round and were not ended by a rule.
     """
     notes = []
     if "seconds" in policy.signals:

@@ -374,7 +374,7 @@ class CostTable:
             component: The component.  Components of the loop are called in waves, others when their signal is read.
             kind: The kind of cost.
             column: The cost by round, shape ``(n_questions, n_rounds)``.
-            before: Number of rounds before the first wave; default: those before round 1.
+            before: Number of rounds before the first wave; default: the number of rounds before round 1.
             until: Number of rounds that may be requested; None = all.
             together: Seconds of each round over all components of the loop, shape of `column`; default `loop_seconds`.
                 They determine by how much a round prolongs its wave; each component gets its share of that time.

@@ -196,7 +196,7 @@ def calibrate(
         rule: The rule or its text.
         method: `isotonic` or `platt`.
         per_round: True for a map for each round (as in TASR), False for one map for all rounds.
-        target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (no gold answers), or a column in [0, 1].
+        target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (needs no gold answers), or a column in [0, 1].
         signals: Calibrated signals to fit in addition to those that the rule and selector read; None = none.
         source: The numeric column that `p_correct` is computed from, high when the model is sure; None =
             `answer_margin`.

@@ -69,7 +69,9 @@ def best_mixture(labels: Sequence[str], quality: Floats, cost: Floats, budget: f
 
 
 def upper_hull(quality: Floats, cost: Floats) -> tuple[int, ...]:
-    """Return the positions of the points that no other point and no mixture of two dominates, from cheap to expensive.
+    """Return the positions of the points on the upper hull, from cheap to expensive.
+
+    A point is on the hull if it is dominated neither by another point nor by a mixture of two other points.
 
     >>> upper_hull(np.array([0.2, 0.3, 0.8, 0.8]), np.array([1.0, 2.0, 3.0, 4.0]))
     (0, 2)

@@ -52,7 +52,7 @@ class Row:
             and for oracles.
         baseline: The label of the row that this row is compared with.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
-        bounds: Empty unless needed rounds never ran (`censored`).  Then, by metric, the mean if every missing answer
+        bounds: Empty if all needed rounds ran.  Otherwise (`censored`), by metric: the mean if every missing answer
             were wrong, and the mean if every missing answer were right.
         deltas: Paired differences to the baseline, by metric and for `calls` and `tokens`; unknown ones are left out.
             Differences of metrics are tested.  For the given policies, the p-value is also adjusted for their number.
@@ -73,7 +73,7 @@ class Row:
         n_censored: Number of questions with an unknown answer: the policy needed rounds that never ran, because a rule
             had ended the recording.
         oracle_seen: Means by metric if the best round up to the stop were returned, as by a perfect selector.
-        cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
+        cheapest_match: The cheapest fixed_k or random policy whose quality (first metric) is at least that of the row.
         dominated_by: The label of `cheapest_match` if it is also strictly better in quality or cost.  Otherwise, for a
             rule, the label of `mixture` if the mixture scores more.  None if nothing dominates.
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.

@@ -22,7 +22,9 @@ from suffice.policy.rounds import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The cheapest fixed_k or random run of at least the same quality; fields as in `suffice.evaluation.replay.Row`.
+    """The rival of a run: the cheapest fixed_k or random run whose quality is at least that of the run.
+
+    The fields are as in `suffice.evaluation.replay.Row`.
 
     Attributes:
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
@@ -69,7 +71,7 @@ class _Point:
 
 
 def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
-    """Return the rival of each run in `those`: the cheapest fixed_k or random run of at least the same quality.
+    """Return, for each run in `those`, its rival: the cheapest fixed_k or random run of at least the run's quality.
 
     A rival also states whether the run is dominated.
 

@@ -30,7 +30,10 @@ class Goal:
 
 
 def compared_labels(space: Space | str) -> tuple[str, ...]:
-    """Return the label column whose values a space compares: `prompt_id` if a block names its prompt, else none."""
+    """Return the label columns whose values a space compares.
+
+    The only such column is `prompt_id`, if a block of the space names its prompt.
+    """
     spec = space if isinstance(space, Space) else PRESETS.get(space)
     return ("prompt_id",) if spec is not None and any(block.prompt for block in spec.blocks) else ()
 
@@ -131,7 +134,9 @@ def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
 
 
 def on_demand_notes(space: Space, policies: Iterable[Policy], recording: Recording) -> list[str]:
-    """Return a note that calls on demand (of a judge, a probe or an embedder) are not counted, if a rule reads such signals.
+    """Return a note if a rule reads a signal of calls on demand: of a judge, a probe or an embedder.
+
+    The note says that these calls are not counted.
 
     Trial answers of chains of thought are counted, see `TrialCosts`.
     """
@@ -151,7 +156,7 @@ def on_demand_notes(space: Space, policies: Iterable[Policy], recording: Recordi
 
 
 def empty_notes(chosen: object | None, best: int | None, goal: Goal) -> list[str]:
-    """Return a note if no rule meets the budget on tune questions, and one if none meets it on searched questions."""
+    """Return a note for each of the two sets of questions, tune and searched, on which no rule meets the budget."""
     notes = []
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")

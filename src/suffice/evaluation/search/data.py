@@ -228,7 +228,7 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
         named: The prompts that blocks name.
 
     Raises:
-        ConfigMismatchError: The recording has no such prompt, or several that might be meant.
+        ConfigMismatchError: The recording has no such prompt, or several prompts that might be meant.
     """
     there = list(prompts)
     fitting = [p for p in there if p == wanted] if wanted else [p for p in there if p not in set(named) - {""}]

@@ -116,7 +116,7 @@ def search(
         tune_share: Share of the tune questions, in (0, 1).
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
-        metric: The quality: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
+        metric: The quality: a column in [0, 1] or `agreement`; None = `f1`, or `em` for multiple choice.
         budget: The largest mean number of calls of a locked threshold, and of the selected rule.
         baseline: The baseline of differences: a rule's text or `full`.
         target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
@@ -124,14 +124,14 @@ def search(
             seed also determines the folds and the tune questions.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with the number of finished parts and the number of all parts, in each pass over the parts.
-        orders: Number of random orders of each question's samples, which form one cluster; None = 10.
+        orders: Number of random orders of each question's samples; None = 10.  These orders form one cluster.
         jobs: Number of processes that read the parts of a path.
 
     Raises:
         DataError: The space has no rules or too many, the metric is missing, or a question's rows are not adjacent.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
-        ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
+        ConfigMismatchError: A tune question is also a searched question, or a prompt was not recorded.
         RuleSyntaxError: The baseline is not a rule.
         UnsettledError: The recording holds loops of several models, prompts or systems that the space does not compare.
     """
@@ -405,7 +405,7 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
 
 
 def _explorer(passes: Passes, space: Space) -> Explorer:
-    """Return an explorer on some searched questions, to look up the rules themselves, for example their texts."""
+    """Return an explorer on the first block of searched questions; it serves to look up rules, such as their texts."""
     reading = passes.reading
     for place in reading.pieces(reading.columns, tune=False):
         for questions in reading.questions(place, tune=False):

@@ -76,7 +76,7 @@ def _with_extremes(block: Block) -> Block:
 
 
 def _with_digit(codes: RuleCodes, rows: Positions, literal: int, digit: int) -> RuleCodes:
-    """Return some of the rules with another threshold for one literal."""
+    """Return some of the rules, with the threshold of one literal replaced."""
     digits = codes.digits[rows]
     digits[:, literal] = digit
     return RuleCodes(

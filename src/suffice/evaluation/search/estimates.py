@@ -217,7 +217,7 @@ class Estimates:
 
 
 def _one(sums: ComparisonSums, place: int) -> float:
-    """Return the p-value of one difference, without correction for the others."""
+    """Return the p-value of one difference alone, not corrected for the number of differences."""
     deltas, one = sums.deltas, slice(place, place + 1)
     return p_of_largest(0, deltas.means[one], deltas.errors[one], deltas.drawn.drawn[one], deltas.drawn.sizes)
 
@@ -242,7 +242,10 @@ def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
 
 
 def _p_corrected(passes: Passes, trials: Trials, sums: RuleSums) -> float:
-    """Return the p-value of the best rule's lead, corrected for all rules within the budget; NaN if too many."""
+    """Return the p-value of the best rule's lead, corrected for all rules within the budget.
+
+    NaN if no rule meets the budget, if there are no draws, or if there are too many rules to test together.
+    """
     within, n_resamples = _affordable(trials), passes.reading.resampling.n_resamples
     too_many = len(within) * n_resamples > _MOST_SUMS_DRAWN or len(within) * sums.n > _MOST_PAIRS_TESTED
     if trials.best is None or not n_resamples or too_many:

@@ -60,7 +60,8 @@ class Places:
 
     Attributes:
         column: The column in `Side.tables` that holds the outcome of a rule on a question.
-        trials: Bits of the trial answers that a rule pays for in addition; None except on chains of thought.
+        trials: Bits of the trial answers that a rule pays for in addition; None for recordings other than chains of
+            thought.
     """
 
     column: Numbers
@@ -79,7 +80,7 @@ class Section:
         answered: A function that maps rules to a mask of the questions whose closed-book answer they read, and so pay
             for.  None = no rule reads closed-book answers.
         reads: A function that maps rules to the rounds at which they read each literal, see `reader`.  None if costs do
-            not depend on it.
+            not depend on these rounds.
     """
 
     family: FormFamily
@@ -309,7 +310,7 @@ def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes],
 
 
 def _random_table(side: Side, number: int, keys: Keys) -> Hashes:
-    """Return a random 64-bit number for each column in a side's tables; columns with the same outcome share it."""
+    """Return a random 64-bit number for each column of a side's tables; columns with equal outcomes get equal numbers."""
     numbers = keyed_numbers(keys, side.tables["calls"].shape[1], seed=20_000 + 2 * number + (side.paid is not None))
     width = len(side.view)
     if side.paid is not None:

@@ -42,8 +42,8 @@ class FormFamily:
 
     Args:
         block: A block whose literals have their thresholds.
-        gates: Number of the block's first literals that are gates, for the family of all rules with at least one gate;
-            0 = the family of all rules.
+        gates: 0 for the family of all rules.  A number n above 0 says that the first n literals of the block are its
+            gates, and selects the family of all rules with at least one gate.
     """
 
     def __init__(self, block: Block, gates: int = 0) -> None:

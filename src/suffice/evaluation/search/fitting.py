@@ -28,7 +28,7 @@ class Defined:
     """The signals that a search can read for some questions; the signals of several parts can be joined with `|`.
 
     Attributes:
-        scores: The smallest and the largest `top_score` of any question; infinite without one.
+        scores: The smallest and the largest `top_score` of any question; infinite without any `top_score`.
         independent: Whether rounds are independent answers that vote.
     """
 

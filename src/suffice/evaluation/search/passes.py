@@ -219,7 +219,7 @@ class ComparisonSums:
 def comparisons_in(
     reading: SearchReading, space: Space, comparisons: Comparisons, place: PlacedPiece
 ) -> ComparisonSums | None:
-    """Return the sums of the compared rules over a part's searched questions; None if it has none."""
+    """Return the sums of the compared rules over a part's searched questions; None if the part has no such question."""
     total: ComparisonSums | None = None
     for questions in reading.questions(place, tune=False):
         for rows in whole_units(np.argsort(questions.units, kind="stable"), questions.units, _DRAWN_AT_ONCE):

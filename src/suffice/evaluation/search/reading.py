@@ -219,7 +219,10 @@ class SearchReading:
         return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline, recorded=recorded)
 
     def searched_sums(self, n_rules: int) -> RuleSums:
-        """Return empty sums of rules for searched questions; without draws, folds and errors are not summed."""
+        """Return empty sums of rules for searched questions.
+
+        If there are no draws, the sums are not divided by fold, and the sums for standard errors are left out.
+        """
         draws = self.resampling.n_resamples > 0
         return RuleSums.zero(n_rules, self.folds if draws else 1, tokens=True, errors=draws)
 

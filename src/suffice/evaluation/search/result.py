@@ -269,7 +269,10 @@ def _finite_ends(intervals: ThresholdIntervals) -> dict[str, list[float | None]]
 
 
 def _with_intervals(row: Mapping[str, Any]) -> str:
-    """Return a rule's text with each threshold replaced by its interval of equivalent values, except on booleans."""
+    """Return a rule's text in which intervals of equivalent values replace the thresholds.
+
+    Thresholds of boolean signals are not replaced.
+    """
     text = str(row["rule"])
     for literal, (low, high) in row["thresholds"].items():
         ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]

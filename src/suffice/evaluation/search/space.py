@@ -32,8 +32,8 @@ class Literal:
         grid: Used if `thresholds` is empty: the number of evenly spaced values to try, from the signal's smallest to its
             largest value on tune questions.  0 = try one value only, which is locked before the search: the best value
             for a rule of this literal alone.
-        low: Used if `thresholds` is empty: a lower start of these values than the signal's smallest value on tune
-            questions; a larger `low` has no effect.  None = start at the smallest value.
+        low: Used if `thresholds` is empty: the tried values start at `low` instead of at the signal's smallest value on
+            tune questions.  A `low` above this smallest value has no effect.  None = start at the smallest value.
     """
 
     signal: str
@@ -165,7 +165,7 @@ class Space:
             )
 
     def with_literals(self, literals: Iterable[Iterable[Literal]]) -> Space:
-        """Return the space with other literals in its blocks."""
+        """Return the space with the literals of its blocks replaced."""
         blocks = (replace(block, literals=tuple(new)) for block, new in zip(self.blocks, literals, strict=True))
         return replace(self, blocks=tuple(blocks))
 
@@ -221,7 +221,7 @@ def space_from_dict(data: Mapping[str, Any]) -> Space:
             fields of `Literal`.
 
     Raises:
-        SchemaError: A field is unknown, missing or of another kind.
+        SchemaError: A field is unknown, is missing, or has a value of the wrong kind.
         DataError: A value is not allowed.
     """
     blocks = []
@@ -311,7 +311,9 @@ PRESETS: Mapping[str, Space] = {
 
 
 def available(columns: Collection[str]) -> Space:
-    """Return a space like the preset `tasr-dnf-876`, with those of TASR's signals (and the global z-score) in `columns`.
+    """Return a space like the preset `tasr-dnf-876`, but only with the signals in `columns`.
+
+    Its signals can be those of TASR and the global z-score.
 
     >>> available(["answer_stable", "overlap", "answer_margin"]).count
     4

@@ -360,7 +360,7 @@ class _StopTables:
 
 
 def _combined(table: npt.NDArray[Any], groups: Sequence[tuple[slice, int]]) -> npt.NDArray[Any]:
-    """Return, for each group and each combination of its rows' columns, the sum of the values, as a flat array."""
+    """Return a flat array with a sum of values for each group and each combination of the columns of its rows."""
     (first, count), *others = groups
     sums = table[first]
     for group, n in others:

@@ -95,10 +95,10 @@ def with_thresholds(
 ) -> tuple[Space, tuple[Locked, ...]]:
     """Fill in all thresholds of a space; also return the locked ones.
 
-    A literal with a grid keeps all values of the grid.  For another literal without thresholds, 40 evenly spaced values
-    between the smallest and the largest on tune questions are tried.  The value with the best quality within the budget
-    is locked; among ties, the one with the fewest calls, then the lowest.  If no value meets the budget, the one with the
-    fewest calls is locked, and `Locked.within_budget` is False.
+    A literal with a grid keeps all values of the grid.  For a literal with neither a grid nor thresholds, 40 evenly
+    spaced values are tried, between the signal's smallest and largest value on tune questions.  The value with the best
+    quality within the budget is locked; among ties, the one with the fewest calls, then the lowest.  If no value meets
+    the budget, the one with the fewest calls is locked, and `Locked.within_budget` is False.
 
     Args:
         space: The space.

@@ -146,7 +146,8 @@ class DrawnSums:
 def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, sizes: Floats) -> float:
     """Return the one-sided p-value of a mean difference that was selected as the best of all.
 
-    In each draw, its statistic is compared with the largest of all differences (see `suffice_papers.family_tests`).
+    The statistic of this difference is compared, in each draw, with the largest statistic of all differences (see
+    `suffice_papers.family_tests`).
 
     Args:
         position: Position of the selected difference.

@@ -134,8 +134,8 @@ def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
 def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
     """Return the bootstrap-t interval (Efron and Tibshirani 1993, section 12.5), with each draw's own standard error.
 
-    A draw without variance lies infinitely many standard errors away; if there are more such draws than the tail
-    allows, that end is infinite.
+    A draw without variance lies infinitely many standard errors away; if one side has more such draws than the tail
+    allows, the interval has an infinite end.
     """
     away, error, units = block.away, standard_errors(block.deltas, block.units), block.units
     if units.n_units == 1:

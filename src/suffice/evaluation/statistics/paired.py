@@ -48,8 +48,8 @@ class PairedResult:
         n_nonzero: Number of units whose difference is not zero.
         n_resamples: Number of draws.
         interval: Method of the interval, see `paired_bootstrap`.
-        p_exact: Two-sided p-value of the exact sign-flip test; NaN from `FEW_NONZERO` non-zero pairs on, where it is
-            not needed.
+        p_exact: Two-sided p-value of the exact sign-flip test; NaN if at least `FEW_NONZERO` pairs differ, because the
+            exact test is not needed then.
         p: Two-sided p-value of `test`; NaN without a test.
         p_holm: `p`, adjusted by Holm over a family of rules; NaN outside a family.
         test: The test behind `p`, see `SignFlip`; empty without a test.

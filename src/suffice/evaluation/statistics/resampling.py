@@ -209,8 +209,8 @@ class Draws:
 
         Args:
             above: The numerator, shape ``(n_rows,)``.
-            below: The denominator, same shape.  The ratio is NaN if the mean of `below` is not above 0; draws where
-                this is so are left out.
+            below: The denominator, same shape.  The ratio is NaN if the mean of `below` is not above 0.  Draws in which
+                that mean is not above 0 are left out.
             per: A further divisor, same shape.  The ratio is also divided by the mean of `per`; it is NaN if that mean
                 is 0 or unknown.
         """

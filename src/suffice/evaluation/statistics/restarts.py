@@ -1,6 +1,7 @@
 """An alarm that can run forever: bets that a mean loss has passed its bound, with new bets after every audit.
 
-The function `share` divides a total of 1 into infinitely many parts, for these bets, and for windows and looks.
+The function `share` divides a total of 1 into infinitely many parts.  Each of these bets, and each window or look, gets
+one part.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Alarm:
         epsilon: The bound, in (0, 1).
         alpha: Probability that a false alarm ever rings.
         low: The smallest possible loss: -1 for `net`, 0 for `harm`, which allows larger stakes.
-        least_rate: The smallest rate at which any question is audited; None if only audited questions bet.
+        least_rate: The smallest rate at which any question is audited; None if bets are made only on audited questions.
         log_capital: Logarithm of the capital of gamblers who have begun, for each stake, shape ``(*shape, n_stakes)``.
         begun: Number of starting points so far, `shape`.
         due: Whether further gamblers begin at the next bet, `shape`.

@@ -33,10 +33,10 @@ class ConfidenceSequence:
 
     This is the empirical-Bernstein sequence (Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
     nonasymptotic confidence sequences", theorem 4) with the gamma-exponential mixture (proposition 9) for each end at
-    alpha / 2.  Each observation is compared with a prediction: the mean of the earlier observations and of one more value
-    in the middle of `predictions`.  Each end of the interval has a scale, which is the largest distance of an observation
-    from its prediction on that side.  In the theorem this is the whole range.  It is less if predictions are confined,
-    since the proof (lemma 4.1 of Fan et al. 2015) needs only one side.
+    alpha / 2.  Each observation is compared with a prediction: the mean of the earlier observations and of one more
+    value in the middle of `predictions`.  Each end of the interval has a scale, which is the largest distance of an
+    observation from its prediction on that side.  In the theorem the scale is the whole range.  The scale is smaller if
+    predictions are confined, since the proof (lemma 4.1 of Fan et al. 2015) needs only one side.
 
     >>> import numpy as np
     >>> losses = np.tile([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0], 100)

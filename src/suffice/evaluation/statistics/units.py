@@ -134,7 +134,7 @@ def drawn_folds(n_rows: int, n_folds: int, *, clusters: Clusters = None, seed: i
     Args:
         n_rows: Number of rows.
         n_folds: Number of folds, at most the number of clusters.
-        clusters: The cluster of each row; None = all differ.
+        clusters: The cluster of each row; None = each row is its own cluster.
         seed: Seed of the draw.
     """
     units = Units.of(n_rows, clusters)

@@ -377,7 +377,7 @@ class LossAccount:
             yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
 
     def of_answers(self, policy: Policy, stops: Positions, answers: Positions) -> tuple[Floats, Floats, Mask]:
-        """Return bounds on the losses of answers that a live policy returned, and a mask of those equal to the baseline's.
+        """Return bounds on the losses of a live policy's answers, and a mask of the answers that equal the baseline's.
 
         Args:
             policy: The policy that decided.

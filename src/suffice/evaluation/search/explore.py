@@ -310,7 +310,7 @@ def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes],
 
 
 def _random_table(side: Side, number: int, keys: Keys) -> Hashes:
-    """Return a random 64-bit number for each column of a side's tables; columns with equal outcomes get equal numbers."""
+    """Return a random 64-bit number for each column of a side's tables, the same for columns with the same outcome."""
     numbers = keyed_numbers(keys, side.tables["calls"].shape[1], seed=20_000 + 2 * number + (side.paid is not None))
     width = len(side.view)
     if side.paid is not None:

@@ -163,8 +163,9 @@ class MeasuredLosses:
             first row.
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: Notes for the reader.
-        rivals: The rival of each policy: the cheapest fixed_k or random policy with at least the same quality on these
-            questions. A `Rival` also names a policy that dominates, if there is one. Empty if not requested.
+        rivals: The rival of each policy: the cheapest fixed_k or random policy whose quality on these questions is at
+            least that of the policy. A `Rival` also names the baseline that dominates the policy, if one does. Empty if
+            not requested.
     """
 
     losses: Floats

@@ -160,7 +160,10 @@ class Certification(Result):
 
     @property
     def dominated_by(self) -> str | None:
-        """The fixed budget, mixture of two, or random policy that dominates the chosen one on these questions, or None."""
+        """The name of the baseline that dominates the chosen policy on these questions; None if no baseline does.
+
+        The baseline is a fixed budget, a mixture of two fixed budgets, or a random policy.
+        """
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
 
     def _rival_text(self, place: int) -> str:

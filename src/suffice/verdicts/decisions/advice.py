@@ -385,7 +385,7 @@ def _keep_text(trial: Trial, source: str) -> str:
 
 
 def _small_text(trial: Trial) -> str:
-    """Return text on the candidate that saves most among those that lose little but save under `min_saving`; else empty."""
+    """Name the candidate that saves most, though less than `min_saving`, and loses little; empty without one."""
     saving = trial.totals.saving(trial.cost)
     small = [
         place

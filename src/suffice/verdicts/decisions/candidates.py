@@ -238,7 +238,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
     Args:
         policy: A candidate.
-        highest: The present cap; None if the baseline is something else.
+        highest: The present cap; None if the baseline is not the logged loop.
     """
     if ATTEMPTS in policy.depends or is_vote(policy):
         return _escalation_change(policy) if ATTEMPTS in policy.depends else _vote_change(policy, highest)

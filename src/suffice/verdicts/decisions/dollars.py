@@ -54,7 +54,9 @@ class Worth:
             )
 
     def of(self, place: int) -> tuple[float, float, tuple[float, float, float]]:
-        """Return a candidate's saving, the worth of the successes that it loses, and the net with its interval, per 1,000 runs.
+        """Return a candidate's saving, the worth of its lost successes, and the net saving with its interval.
+
+        All amounts are per 1,000 runs.
 
         The interval of the net comes from the interval of the lost successes, see `change_of`. Its ends are NaN if the
         candidate is not tested.

@@ -101,7 +101,7 @@ class DriftAlarm:
         """Return the state that `to_dict` wrote; None if no state was stored.
 
         Args:
-            data: The stored values; None = none.
+            data: The stored values; None = no state was stored.
             bound: See `start`.
             alpha: See `start`.
             n_tested: See `start`.

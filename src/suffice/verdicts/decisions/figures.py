@@ -262,7 +262,8 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
 def rival_of(trial: Trial) -> int | None:
     """Return the position of the chosen candidate's rival; None if there is no rival.
 
-    The rival is the cheapest other fixed budget whose metric is at least as high as the candidate's, at no higher cost.
+    A rival is a fixed budget whose metric is at least as high as the candidate's, at no higher cost.  The candidate
+    itself is no rival.  Of several rivals, the cheapest is returned.
 
     A budget does not count if unknown outcomes allow it to lose more than `max_loss`, or more than the candidate.
     """
@@ -322,7 +323,7 @@ def _most_lost(trial: Trial, place: int) -> float:
 def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
     """Return cost and change of each budget on the upper hull, from cheap to expensive.
 
-    A budget is on the hull if no mixture of two others reaches its change at its cost.
+    A budget is on the hull if no mixture of two other budgets reaches its change at its cost.
 
     The line between two neighbours shows the cost and change of their random mixtures.
     """
@@ -335,7 +336,7 @@ def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
 
 
 def dominating_label(trial: Trial) -> str | None:
-    """Return the name of the budget, or mixture of two, that does as well as the chosen candidate, or None."""
+    """Name a budget or a mixture of two budgets that does as well as the chosen candidate; None without one."""
     if trial.rival is not None:
         return trial.candidates[trial.rival].label
     return None if trial.mixture is None else trial.mixture.label

@@ -44,11 +44,13 @@ _AT_ROUND_0 = signal("round") < 1
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
-    """Return rules that stop at round 0, always or if a confidence is high, each with its label.
+    """Return rules that stop at round 0, each with its label.
 
-    In an escalation, the rules may accept the answer of any attempt. In a loop without round 0, they may stop at any
-    round.  The direction of a confidence and its thresholds are fitted on tune questions: high values count as
-    confident, unless worse answers have higher values.
+    One rule always stops there; the other rules stop there if a confidence is high.
+
+    In an escalation, no rule always stops at round 0, and the rules may accept the answer of any attempt. In a loop
+    without round 0, they may stop at any round.  The direction of a confidence and its thresholds are fitted on tune
+    questions: high values count as confident, unless worse answers have higher values.
 
     Raises:
         DataError: A named column does not exist, is not numeric, or has fewer than two different values in the rounds

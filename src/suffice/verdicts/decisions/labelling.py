@@ -46,8 +46,8 @@ class Labelling:
         lacking: Mask of the rows that need a label, shape ``(n_candidates, n_rows)``: candidate and baseline answer
             differently, and there is neither a label nor a gold answer.
         doubles: The comparison of labels of the same question.
-        pairs: The pairs of answers, of candidate and baseline, that nobody has judged yet, by candidate and row; empty
-            unless pairs are judged.
+        pairs: If pairs of answers are judged: by candidate and row, the answers of candidate and baseline that nobody
+            has compared yet.  Empty for labels of single answers.
     """
 
     recording: Recording
@@ -248,7 +248,8 @@ def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None
     """Return the metric that labels determine: `match`, or `preference` if they are judgements of pairs.
 
     Raises:
-        DataError: Labels cannot determine `metric`, or the sheet's labels are for the other of the two metrics.
+        DataError: Labels cannot determine `metric`, or the labels of the sheet determine `match` where `preference` is
+            needed, or the reverse.
     """
     name = metric or (MATCH if previous is None else previous.trial.metric)
     if name not in (MATCH, PREFERENCE):

@@ -62,7 +62,7 @@ class Labels:
             the sheet. An empty tuple means that no answer is right, None means "cannot tell".
         further: For a question with several labels, the second and later ones, in the order of the file; see
             `judged_by`.
-        preferences: Judgements of pairs of answers; empty if there are labels of other kinds.
+        preferences: Judgements of pairs of answers; empty if the labels do not judge pairs.
         sheet: The rows of the labelling sheet in their order, so that the sheet can be written again.
     """
 
@@ -82,8 +82,8 @@ class Labels:
                 that question. In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
 
         Raises:
-            DataError: The file cannot be read or is not a labelling sheet, a row has no id, or a label has another
-                form; the message names the row.
+            DataError: The file cannot be read or is not a labelling sheet, a row has no id, or a label has none of
+                these forms; the message names the row.
         """
         suffix = _suffix(path)
         if not Path(path).exists():
@@ -158,14 +158,14 @@ def write_sheet(
     already in the sheet keep any columns that the user added.
 
     Args:
-        path: A file that ends in ``.csv``, or else JSON lines.
+        path: A file that ends in ``.csv``, or in ``.jsonl`` for JSON lines.
         recording: Recorded rounds.
         ids: The questions that need a label.
         labels: The labels so far.
         pairs: For a sheet of pairs, the two answers of each question in `ids`; see `Advice.pairs`.
 
     Raises:
-        DataError: The name has another ending.
+        DataError: The name ends neither in ``.csv`` nor in ``.jsonl``.
     """
     places = {name: q for q, name in enumerate(recording.question_ids)}
     texts = recording.texts
@@ -186,7 +186,7 @@ def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write the rows of a labelling sheet, whole or not at all.
 
     Args:
-        path: A file that ends in ``.csv``, or else JSON lines.
+        path: A file that ends in ``.csv``, or in ``.jsonl`` for JSON lines.
         rows: Rows in the form of `Labels.sheet`.
     """
     json_rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

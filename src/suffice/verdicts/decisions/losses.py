@@ -60,7 +60,7 @@ class Totals:
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
-        unexplained: Units that have fewer rounds than others without a recorded reason.
+        unexplained: Units that have fewer rounds than other units, and no recorded reason for this.
     """
 
     n: int
@@ -184,7 +184,8 @@ class UnitParts:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
         places: Positions of the units with at least one row that did not fail, in the order of `Questions.of_recorded`.
         failed: Mask of the units with a failed row, shape ``(n_units,)``.
-        unexplained: Mask of the units that have fewer rounds than others without a recorded reason, same shape.
+        unexplained: Mask of the units that have fewer rounds than other units, and no recorded reason for this; same
+            shape.
     """
 
     costs: Mapping[str, Floats]

@@ -148,7 +148,10 @@ def _thought_notes(recording: Recording) -> list[str]:
 
 
 def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return a note if rounds used different models whose calls do not cost the same, as savings of money or tokens show."""
+    """Return a note if rounds used different models whose calls do not cost the same.
+
+    The sign of this is a candidate that saves clearly more or less money (or tokens) than calls, in per cent.
+    """
     if all(len({*models} - {None}) <= 1 for models in recording.objects("model").tolist()):
         return []
     saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}

@@ -92,7 +92,7 @@ def decide(
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.
-        baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
+        baseline: The baseline of differences: `recorded` for the logged loop itself, ``MODEL alone``, or a rule such as `fixed_k(5)`; None = the default of `declared_defaults`.
         selector: The selector of candidates and baseline; None = `last` (for samples the majority, for checked drafts `min_check_error`).
         tune: Tune questions, recorded from the same loop; None = choose a share `tune_share` of the recording's questions by the hash of their texts, else of their names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
@@ -357,7 +357,7 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
 
 
 def _is_of_answers(metric: str, recording: Recording) -> bool:
-    """Return True if a metric needs answers: it is agreement, or a score of answers that is 0 everywhere."""
+    """Return True if missing answers would distort a metric: agreement, or a score of answers that is 0 everywhere."""
     return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
 
 
@@ -409,7 +409,7 @@ def _check_options(declared: Mapping[str, Any], tune_share: float) -> None:
 
 
 def _check_noise(noise: float, *, of_labels: bool) -> None:
-    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or no labels are used."""
+    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or is declared without labels."""
     if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
         return
     if not of_labels:

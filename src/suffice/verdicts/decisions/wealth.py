@@ -292,7 +292,9 @@ class LossCounts:
         )
 
     def bound(self, at: int, side: BetSide, shares: Floats, level: float) -> float:
-        """Return the bound nearest to a candidate's mean loss that a bet excludes; -1 or 1 if no bound is excluded.
+        """Return the bound nearest to a candidate's mean loss among the bounds that a bet excludes.
+
+        If the bet excludes no bound, return -1 or 1.
 
         Bets on bounds farther from the mean succeed, too, so the bound can be found by bisection.
 

@@ -272,7 +272,7 @@ def named_reports(
 def _rule_figures(
     prepared: PreparedRecording, policy: Policy | None, output: str, calibrator: Calibrator | None, quality: str
 ) -> tuple[float, float]:
-    """Return mean quality and calls of the policy's rule if another calibrator computes one of its signals."""
+    """Return mean quality and mean calls of the policy's rule if `calibrator` computes the signal `output`."""
     if policy is None or output not in policy.signals or quality not in prepared.metrics:
         return math.nan, math.nan
     others = tuple(item for item in policy.calibrators if item.output != output)

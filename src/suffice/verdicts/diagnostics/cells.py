@@ -140,7 +140,7 @@ def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, 
 
 
 def matching_threshold(raw: Floats, fires: Mask) -> float:
-    """Return the threshold at which the raw signal fires in as many rounds as another rule; NaN without the signal.
+    """Return the threshold at which the raw signal fires in as many rounds as `fires` marks; NaN without the signal.
 
     >>> import numpy as np
     >>> matching_threshold(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
@@ -148,7 +148,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
 
     Args:
         raw: The raw signal, any shape; NaN where undefined.
-        fires: Mask of the rounds in which the other rule fires, shape of `raw`.
+        fires: Mask of the rounds in which another rule fires, shape of `raw`.
     """
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):

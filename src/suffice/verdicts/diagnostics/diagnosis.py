@@ -107,7 +107,7 @@ def diagnose(
 
     Raises:
         DataError: `metric` takes other values than 0 and 1, or all questions failed.
-        ConfigMismatchError: The policy belongs to another model, prompt or retriever.
+        ConfigMismatchError: The policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: The policy needs calibrators, has none, and there is no `tune`.
         UnknownSignalError: The policy reads a signal that was not recorded.
         UnsettledError: A recording holds loops of several models, prompts or systems.

@@ -29,7 +29,7 @@ class QuestionGroup:
 
     Attributes:
         n: Number of these questions.
-        share: Share of the questions that could have this outcome; NaN if there are none.
+        share: Share of the questions that could have this outcome; NaN if no question could have it.
         question_ids: Their ids.
     """
 

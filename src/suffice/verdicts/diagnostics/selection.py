@@ -123,7 +123,7 @@ def compare_selectors(
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
-        CensoredError: A policy needs rounds of some questions that were not recorded because a rule had stopped them.
+        CensoredError: A policy needs rounds that were not recorded, because a rule had stopped some questions.
         UnknownSignalError: A policy or a selector reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
     """
@@ -178,7 +178,7 @@ class Reference:
 
     Raises:
         DataError: The metric was not measured where `last` returns an answer.
-        CensoredError: The rule needs rounds of some questions that were not recorded.
+        CensoredError: The rule needs rounds that were not recorded for some questions.
     """
 
     def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws) -> None:

@@ -31,7 +31,7 @@ class ReplyChange:
 
 
 def changes_of(requests: Requests) -> list[ReplyChange]:
-    """Return every value (model id or fingerprint) except the first, in order of first appearance.
+    """Return every model id and every fingerprint except the first of each kind, in order of first appearance.
 
     If a request has several replies, only the first reply with a value counts.
     """

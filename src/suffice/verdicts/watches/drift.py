@@ -62,7 +62,7 @@ class Drifts:
 
     Attributes:
         movements: Every number that the log and the tune questions both have.
-        reference: Whose numbers the log is compared with, in words.
+        reference: The questions or requests that the log is compared with, in words.
         n_windows: Number of whole windows; each is tested once.
         alpha: The risk that any number in any window is falsely said to have moved.
         effect: The smallest distance that counts as drift.

@@ -111,7 +111,7 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
 
 
 def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
-    """Return stretches of losses, as (first, last, rate), with the smallest audit rate so far.
+    """Divide losses into stretches, as (first, last, rate); the rate is the smallest audit rate up to the stretch.
 
     The rate is None if only audited requests are bet on.
 
@@ -168,9 +168,10 @@ def _window_of(
 
 
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
-    """Return the number of audits needed to notice a rise of the loss, and the number of latest audits that would have shown it.
+    """Return two numbers of audits on which it depends whether a rise of the loss is noticed.
 
-    The second number is None if the log has too few audits.
+    The first number is the number of audits that any log needs to notice a rise.  The second is the number of latest
+    audits within which a rise would have been noticed in this log; None if the log has too few audits.
 
     The alarm needs longer for a rise that begins late in a log. So a log has enough audits if a rise that began
     `audits_needed` audits ago would have been noticed by now; the number of audits since deployment does not decide

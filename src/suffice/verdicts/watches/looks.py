@@ -150,7 +150,9 @@ def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:
 
 
 def reduced(log: Recording, policy: Policy) -> Recording:
-    """Drop what a watch does not need of requests without an audit: later rounds, and most columns of the first round.
+    """Drop the data that no watch needs from requests without an audit.
+
+    This data is the later rounds, and most columns of the first round.
 
     The number of rounds, and the numbers that are compared for drift, become columns of the first round's row. A log
     without audits stays whole, because the choice of the metric then depends on all answers.

@@ -249,7 +249,7 @@ def times_of(log: Recording) -> Floats:
 
 
 def numbers_of(log: Recording, name: str) -> Floats:
-    """Return a number of each question, NaN where it is missing."""
+    """Return the column `name` as one number for each question, NaN where it is missing."""
     if name not in log.table.column_names:
         return np.full(log.shape[0], np.nan)
     return log.column(name)[:, 0]

@@ -73,7 +73,7 @@ def watch(
         metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks. None = the metric of
             the certificate if the log has it, else a metric of gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = the bound of the certificate, else of the policy's decision.
-        signal: Later signals from users. They are then the loss, of all requests whose deadline has passed.
+        signal: Later signals from users. If given, they are the losses of all requests whose deadline has passed.
         deadline: Seconds that signals and audits may take. Until then a request and all later ones are pending;
             afterwards a signal is late and an audit is lost. None = an hour for audits; user signals need a deadline.
         gold_deadline: Seconds that a gold answer, or a judge's mark, may take; until then the request is pending.

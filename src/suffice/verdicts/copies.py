@@ -182,7 +182,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 def _same_passages(recording: Recording) -> list[str | None]:
     """Return a label for each question; two questions share a label if they have the same passages in every round.
 
-    The label is None if a question has no passages, or if too many questions have the same ones.
+    The label is None if a question has no passages, or if too many questions have the same passages.
     """
     keys = [
         None if not any(row) else id_hash(repr([None if passages is None else [*passages] for passages in row]))

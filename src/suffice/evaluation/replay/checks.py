@@ -76,7 +76,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     Args:
         recording: Recorded rounds.
         rule: A rule or its text; `full` is the rule that uses the whole budget.
-        changes: Other fields of the policy, such as `start_round`, `selector` or `calibrators`.
+        changes: Fields of the policy besides its rule, such as `start_round`, `selector` or `calibrators`.
 
     Raises:
         RuleSyntaxError: The text is not a rule.

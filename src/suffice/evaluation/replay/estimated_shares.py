@@ -77,7 +77,7 @@ class EstimatedShares:
         )
 
     def influence(self, name: str) -> Floats:
-        """Return each question's influence through the shares on the mean of a figure, shape ``(n_questions,)``.
+        """Return each question's influence on the mean of a figure by changing the shares, shape ``(n_questions,)``.
 
         The influences sum to 0.
         """

@@ -373,7 +373,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Count the samples of a question with each sample's answer, itself included; 0 where that answer is unreadable."""
+    """Count, for each sample, the equal answers to its question, its own included; 0 if its own cannot be read."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -36,7 +36,10 @@ RunOf = Callable[[Policy, str], Run]
 
 
 class Questions(Protocol):
-    """Protocol of the facts about all questions that baselines need, as in `suffice.evaluation.replay.whole.Whole`."""
+    """Protocol of the facts that baselines need about all questions.
+
+    `suffice.evaluation.replay.whole.Whole` has these facts.
+    """
 
     @property
     def recording(self) -> Recording:

@@ -2,9 +2,9 @@
 
 A rule of a search fires more often if one of its literals fires more often.  So the rule fires at round t if and only
 if the literal's threshold v lies below a critical value c: infinity if the rule fires without the literal, minus
-infinity if it does not fire even with it, and otherwise the literal's signal.  With a patience of n rounds, c is the
-smallest of these values over the last n rounds.  A question stops at the first round with c > v, so its stop stays the
-same while v is at or above every earlier c and below the c of the stop.
+infinity if the rule does not fire even with the literal, and otherwise the literal's signal.  With a patience of n
+rounds, c is the smallest of these values over the last n rounds.  A question stops at the first round with c > v, so
+its stop stays the same while v is at or above every earlier c and below the c of the stop.
 """
 
 from __future__ import annotations

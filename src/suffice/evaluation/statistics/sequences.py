@@ -227,7 +227,9 @@ def rho_of(squares: float, alpha: float) -> float:
 
 
 def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Floats:
-    """Return the bound that sums of observations minus expectations ever exceed with probability at most alpha.
+    """Return a bound on the sums of observations minus expectations.
+
+    The probability that the sums ever exceed the bound is at most alpha.
 
     The bound is the root of ``log_mixture = log(1 / alpha)``.  The function is convex and increasing, so Newton's method
     from above approaches the root from above: if it ends early, the bound is too wide, never too narrow.

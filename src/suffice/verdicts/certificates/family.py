@@ -51,7 +51,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
     Args:
         policy: The policy that is varied; its calibrators stay unchanged.
-        signal: The signal whose only threshold in the rule is varied.
+        signal: The signal; the rule has exactly one threshold on it, which is varied.
         values: The thresholds, finite, in any order.
 
     Raises:
@@ -163,7 +163,10 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    """Return the positions of the policies that save cost, except for policies that act like an earlier one everywhere."""
+    """Return the positions of the policies that save cost.
+
+    A policy that acts on every question like an earlier policy is left out.
+    """
     spent, baseline = measured.spent(cheapest)
     saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
     first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}

@@ -300,7 +300,7 @@ def certify(
         ConfigMismatchError: Certification questions were used before, or policy and recording do not belong together.
         UnsettledError: The recording holds the loops of several models, prompts, temperatures or systems:
             `recording.where(model=...)` chooses one.
-        CensoredError: A rule ended recorded questions before the baseline would have.
+        CensoredError: A rule ended recorded questions before the baseline would have stopped.
         DataError: The metric is missing or leaves [0, 1], or the cost is unknown.
     """
     if cheapest not in COST_NAMES:

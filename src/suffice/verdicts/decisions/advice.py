@@ -284,7 +284,7 @@ class Advice(Result):
         """Return the advice that `to_dict` wrote; nothing in it is executed.
 
         Raises:
-            SchemaError: The values are not a decision, have another version, or the trial cannot be read.
+            SchemaError: The values are not a decision, their version is not supported, or the trial cannot be read.
         """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise SchemaError(f"this is not a decision: the field 'format' must be {FORMAT!r}")

@@ -107,7 +107,7 @@ class DriftAlarm:
             n_tested: See `start`.
 
         Raises:
-            SchemaError: Fields are missing, have other shapes, or are undefined.
+            SchemaError: Fields are missing, have wrong shapes, or are undefined.
         """
         if data is None:
             return None

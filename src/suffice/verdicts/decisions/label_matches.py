@@ -170,7 +170,7 @@ def _verdicts(recording: Recording, given: Sequence[Given]) -> tuple[Mapping[int
 def _majority(verdicts: Sequence[Mapping[float, bool]]) -> dict[float, bool] | None:
     """Map each answer to True if more than half of the labels that judge it call it right, else to False.
 
-    Return None if for some answer exactly half of the labels do.
+    Return None if exactly half of the labels that judge some answer call it right.
     """
     votes: dict[float, list[bool]] = {}
     for verdict in verdicts:

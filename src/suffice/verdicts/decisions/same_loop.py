@@ -109,7 +109,7 @@ class LoopStops:
             )
 
     def refuse_other_cap(self, tune: LoopStops) -> None:
-        """Raise a `ConfigMismatchError` if tune questions come from a loop with another cap."""
+        """Raise a `ConfigMismatchError` if the loop of the tune questions has another cap than this loop."""
         if self.lowest_cap and tune.lowest_cap and self.highest != tune.highest:
             raise ConfigMismatchError(
                 f"the tune questions have a cap of {tune.highest}, and the others one of {self.highest}: tune questions must be "
@@ -178,7 +178,7 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
 
 def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:
-    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores."""
+    """Raise a `ConfigMismatchError` if the answers or scores of a question have changed since the question was used."""
     now = fingerprints(recording, metric)
     others = [
         name
@@ -201,8 +201,8 @@ def same_prices(
     Sums at different prices cannot be added.
 
     Raises:
-        ConfigMismatchError: The earlier decision is about saving money and used other prices, or it counts money in
-            another currency.
+        ConfigMismatchError: The earlier decision is about saving money and used prices that differ from `prices`, or it
+            counts money in another currency.
     """
     if prices is not None and trial.prices and prices_text(prices) != trial.prices:
         if trial.cost == "money":

@@ -138,7 +138,7 @@ def measure_drift(
 
     Args:
         tune: Rounds of tune questions.
-        evaluation: Rounds of other questions.
+        evaluation: Rounds of eval questions.
         eval_draws: Result of `draw_d` for all signals of `evaluation`.
         metric: The metric of right answers, for titles.
         resampling: Settings of `eval_draws`. Tune is resampled with the next seed, so that questions of the same name

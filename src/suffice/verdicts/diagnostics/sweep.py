@@ -41,7 +41,7 @@ _QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """The outcome of the thresholds in an interval: for all of them every question has the same outcome.
+    """The outcome of an interval of thresholds, within which the outcome of every question stays the same.
 
     Attributes:
         low: Lower end of the interval; -inf if no lower threshold changes the outcome.

@@ -175,7 +175,7 @@ class Requests:
     def counting(self) -> Mask:
         """Mask of the requests that count for the loss.
 
-        These are the requests with a draw of their own, and the first of those that share a draw.
+        These are the requests with a draw of their own and, of several requests that share a draw, the first.
 
         A repeated question that shares its draw cannot be bet on, because its loss is known beforehand. The log records
         which requests have a draw of their own. Comparing draws would not be enough: two requests of one question also
@@ -204,7 +204,7 @@ class Requests:
 
     @cached_property
     def ran(self) -> Mask:
-        """The rounds up to the stop, without those of an audit."""
+        """Mask of the rounds up to the stop, without the rounds that only an audit ran."""
         index = self.recording.index
         mask: Mask = self.recording.seen & (index >= self.policy.start_round) & (index <= self.stop[:, None])
         return mask

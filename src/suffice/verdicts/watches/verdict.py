@@ -68,7 +68,7 @@ def watch(
 
     Args:
         log: Recorded by `Recorder` with this policy and an `Audit`.
-        policy: The policy. Its certificate is checked if it is about the same loss.
+        policy: The policy. The watch also checks the policy's certificate if both are about the same loss.
         tune: Recorded rounds on which the policy was fitted. The signals of the log are compared with a replay of these rounds.
         metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks. None = the metric of
             the certificate if the log has it, else a metric of gold answers, else agreement with the full run.
@@ -342,8 +342,8 @@ def full_width(policy: Policy) -> Policy:
 def audited_recording(log: Recording, policy: Policy, *, since: float | None = None) -> Recording:
     """Return a full-width recording of the audited requests that ran to the end, without the columns of decisions.
 
-    They are a fair sample of the requests, so a policy can be calibrated and certified on them.  The questions are the
-    units: rows that repeat a question are kept, as one cluster.
+    Audited requests are a fair sample of all requests, so a policy can be calibrated and certified on them.  The
+    questions are the units: rows that repeat a question are kept, as one cluster.
 
     Raises:
         DataError: No audited request ran to the end.

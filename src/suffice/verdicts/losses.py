@@ -348,7 +348,8 @@ class LossAccount:
         """Yield the losses of each policy.
 
         Policies are replayed one at a time, because a run over a million rounds is large. If there are many orders of
-        samples, they are replayed together instead, because they share the answers, votes and costs of each order.
+        samples, the policies are replayed together instead, because they share the answers, votes and costs of each
+        order.
         """
         if self.orders == 1 and len(policies) > 1:
             for place, policy in enumerate(policies):

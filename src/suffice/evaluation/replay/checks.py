@@ -115,7 +115,7 @@ _AS_WRITTEN = {"form": ""}
 def _recorded_position(recording: Recording) -> dict[str, Any]:
     """Return the fields of the recorded answer position; empty if unknown.
 
-    If the log had answers but no replies, only the form of the answer is known.
+    If the log had answers but no replies, only the field `form` is known.
     """
     position = (recording.metadata.get("config") or {}).get("answer_position")
     return dict(position) if isinstance(position, Mapping) else {}

@@ -236,7 +236,7 @@ def measured_quality(recording: Recording) -> str:
 
 
 def measured_qualities(recording: Recording) -> list[str]:
-    """Return the default quality if answers can be scored, else `own_judges` or the first measured metric."""
+    """Return the default quality if answers can be scored; else `own_judges`; without these, the first measured metric."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return [name]
@@ -327,7 +327,7 @@ def _at_the_end(recording: Recording, name: str) -> Floats:
 
 
 def _scored(recording: Recording, metric: Metric) -> Floats:
-    """Score every answer against its question's gold answers; NaN for a question without any."""
+    """Score every answer against its question's gold answers; NaN for a question without gold answers."""
     values = np.full(recording.shape, np.nan)
     golds = recording.per_question("golds", [])
     for q, r in np.argwhere(recording.seen).tolist():

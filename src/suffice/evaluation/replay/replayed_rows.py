@@ -75,8 +75,9 @@ class Row:
         oracle_seen: Means by metric if the best round up to the stop were returned, as by a perfect selector.
         cheapest_match: The cheapest fixed_k or random policy whose quality (first metric) is at least that of the row.
         dominated_by: The label of `cheapest_match` if it is also strictly better in quality or cost.  Otherwise, for a
-            rule, the label of `mixture` if the mixture scores more.  None if nothing dominates.
-        mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
+            rule, the label of `mixture` if the mixture scores more.  None if nothing dominates the row.
+        mixture: For a rule, the best mixture of two fixed budgets that costs no more than the rule; None if every
+            budget costs more.
         undecided: The names of the fields among `cheapest_match` and `dominated_by` whose value depends on rounds that
             never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.

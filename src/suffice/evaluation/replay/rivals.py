@@ -27,7 +27,8 @@ class Rival:
     The fields are as in `suffice.evaluation.replay.Row`.
 
     Attributes:
-        mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
+        mixture: For a rule, the best mixture of two fixed budgets that costs no more than the rule; None if every
+            budget costs more.
         mixed: A note if the rule is dominated by the mixture but by no single run; "" otherwise.  `dominating` is then
             the label of the mixture.
     """
@@ -58,8 +59,7 @@ class _Point:
     def dominates(self, other: _Point, *, surely: bool) -> bool:
         """Return whether this run dominates another run.
 
-        With `surely`, this must hold for all values within the bounds of both runs; otherwise one choice of values is
-        enough.
+        With `surely`, this run must dominate for all values within the bounds of both runs, otherwise for some values.
 
         A run dominates another if it costs no more, has no lower quality, and is better in one of the two.
         """

@@ -1,7 +1,7 @@
 """Units of resampling, which are questions, or clusters of rows that repeat a question.
 
-The hashes of their names order them and divide them, for example into folds.  This module also defines the tolerance
-within which figures count as equal.
+Units are ordered, and divided (for example into folds), by the hashes of their names.  This module also defines the
+tolerance within which figures count as equal.
 """
 
 from __future__ import annotations

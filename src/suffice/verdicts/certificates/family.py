@@ -83,7 +83,7 @@ def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Fl
         n: Number of thresholds.
 
     Raises:
-        RuleSyntaxError: The rule has no single threshold on the signal.
+        RuleSyntaxError: The rule has no threshold on the signal, or several.
         UnknownSignalError: The signal was not recorded.
     """
     find_threshold(policy.rule, signal)
@@ -106,7 +106,7 @@ def listed(
 
     Raises:
         RuleSyntaxError: Text is not a rule.
-        DataError: There are no policies, or one is given twice.
+        DataError: There are no policies, or a policy is given twice.
     """
     members = [item if isinstance(item, Policy) else _completed(item, base, start_round) for item in policies]
     digests = [member.digest for member in members]
@@ -127,7 +127,7 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Drop the policies that are idle on tune questions; if the family is a list, order it by its p-values on these.
+    """Drop the policies that are idle on tune questions; order a family of kind `list` by p-values on tune questions.
 
     A policy is idle if it saves none of the cost `cheapest` compared with the baseline, or if it behaves like an
     earlier policy on every tune question.  A fixed sequence has more power if the most certain policies are tested

@@ -67,7 +67,7 @@ class Certification(Result):
             only; for binary harm they equal `p_values`.
         certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
-        policy: The cheapest certified policy with its certificate; None if there is none.
+        policy: The cheapest certified policy with its certificate; None if no policy is certified.
         cheapest: The cost by which the policy was chosen, one of `COST_NAMES`.
     """
 
@@ -98,7 +98,7 @@ class Certification(Result):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The certificate of the chosen policy; None if there is none."""
+        """The certificate of the chosen policy; None if no policy is certified."""
         return None if self.policy is None else Certificate.of(self.policy)
 
     @property

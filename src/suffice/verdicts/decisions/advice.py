@@ -440,7 +440,7 @@ def _saved_text(trial: Trial, place: int) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share as a percentage: whole numbers from 1 % on, one significant digit below.
+    """Return a share as a percentage: in whole numbers from 1 % on, with one significant digit below 1 %.
 
     >>> _percent(0.6), _percent(0.004), _percent(-0.12)
     ('60 %', '0.4 %', '-12 %')

@@ -58,8 +58,8 @@ class Worth:
 
         All amounts are per 1,000 runs.
 
-        The interval of the net comes from the interval of the lost successes, see `change_of`. Its ends are NaN if the
-        candidate is not tested.
+        The interval of the net saving comes from the interval of the lost successes, see `change_of`. Its ends are NaN
+        if the candidate is not tested.
         """
         totals = self.trial.totals
         spent = totals.costs["money"]
@@ -72,7 +72,7 @@ class Worth:
         """The positions of the candidates to report.
 
         First comes the candidate that the advice is about, if there is one, then the tested candidates by decreasing
-        net.
+        net saving.
         """
         tested = sorted(self.trial.sequence, key=lambda place: -self.of(place)[2][0])
         chosen = self.trial.chosen

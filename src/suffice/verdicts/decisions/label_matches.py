@@ -93,7 +93,8 @@ def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple
     right if more than half of the labels that judge it say so.  If exactly half say so, the whole question is NaN.
 
     If labels are wrong at random, the loss that they show is on average ``1 - 2 * noise`` times the true loss.
-    Questions that are judged by gold answers are scaled by the same factor, so that it holds for every question.
+    Questions that are judged by gold answers are scaled by the same factor, so that the factor applies to every
+    question.
 
     Args:
         labels: The labels.

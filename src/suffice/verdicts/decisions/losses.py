@@ -97,7 +97,7 @@ class Totals:
         return Totals(costs=costs, **sums)
 
     def blocked(self, max_loss: float) -> Mask:
-        """Return a mask of the candidates that no further units of this kind could prove, shape ``(n_candidates,)``.
+        """Return a mask of the candidates that more units like these could never prove, shape ``(n_candidates,)``.
 
         Unknown outcomes may cost such a candidate more than `max_loss`, and the known outcomes do not offset this loss.
         """
@@ -244,7 +244,7 @@ class Measured:
         Quality and random twins need a metric, so they become undefined.
 
         Args:
-            differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
+            differing: The largest possible loss of each candidate in each unit under any metric, shape of `worst`.
         """
         return self.with_losses(np.minimum(self.worst, differing), np.maximum(self.best, -differing))
 

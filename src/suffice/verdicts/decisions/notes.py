@@ -101,8 +101,8 @@ def _contradiction_notes(trial: Trial) -> list[str]:
 def taken_back_text(trial: Trial) -> str:
     """Return sentences on the cheapest candidate whose proof is contradicted by later questions; empty if there is none.
 
-    If the alarm rang, they name the question from which on the candidate seems to lose more. Questions are counted in
-    the order of bets: by call of `decide`, and within a call by hash.
+    If the alarm rang, the sentences name the question from which on the candidate seems to lose more. Questions are
+    counted in the order of bets: by call of `decide`, and within a call by hash.
     """
     if not trial.taken_back:
         return ""

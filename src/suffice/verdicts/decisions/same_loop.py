@@ -66,7 +66,7 @@ class LoopStops:
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
-        """Raise a `ConfigMismatchError` if a recording comes from another loop, or if the loop now goes further or stops earlier.
+        """Raise a `ConfigMismatchError` if a recording comes from another loop, or from a loop whose stops have changed.
 
         A loop that already follows the advice gives no evidence: it would be compared with itself, so it would never
         lose anything.

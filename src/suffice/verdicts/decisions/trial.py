@@ -339,7 +339,7 @@ class Trial:
     def tested_savers(self) -> Mask:
         """Mask of the tested candidates that save enough, because only tested candidates can be proved.
 
-        If no tested candidate saves enough, it is the mask of all candidates that do.
+        If no tested candidate saves enough, it is the mask of all candidates that save enough.
         """
         tested: Mask = self.saves & np.isin(np.arange(len(self.candidates)), self.sequence)
         return tested if tested.any() else self.saves
@@ -361,7 +361,7 @@ class Trial:
 
     @cached_property
     def unjudged(self) -> str:
-        """The reason why nothing can be judged; empty if something can.
+        """The reason why nothing can be judged; empty if something can be judged.
 
         Nothing can be judged if the metric cannot show a loss, or if too many outcomes are unknown under all candidates that save.
         """

@@ -49,7 +49,7 @@ class SignalFit:
         report: Predicted and observed shares, in bins.
         gap: The mean of observed minus predicted share over audited requests, with an interval that is valid at every
             look.
-        is_off: Whether the gap exceeds the effect size in its whole interval.
+        is_off: Whether the whole interval of the gap lies beyond the effect size.
     """
 
     signal: str

@@ -77,8 +77,8 @@ def watch(
         deadline: Seconds that signals and audits may take. Until then a request and all later ones are pending;
             afterwards a signal is late and an audit is lost. None = an hour for audits; user signals need a deadline.
         gold_deadline: Seconds that a gold answer, or a judge's mark, may take; until then the request is pending.
-            Afterwards its loss counts within its bounds, like that of a lost audit.  A later gold answer still counts
-            and can only raise the evidence, so an alarm that has rung stays on.
+            Afterwards the loss of the request counts within bounds, like the loss of a lost audit.  A later gold answer
+            still counts and can only raise the evidence, so an alarm that has rung stays on.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
         window: Number of requests in a window.

@@ -265,7 +265,7 @@ class CostTable:
         return np.where(self._due[component], np.nan, 0.0)
 
     def _call_columns(self) -> tuple[dict[str, Floats], int]:
-        """Return the calls of each language model, and the number of rounds in which unknown calls count as one call."""
+        """Return the calls of each language model, and the number of rounds whose unknown calls count as one call."""
         columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])

@@ -358,7 +358,10 @@ def _times(run: Run, share: float) -> Run:
 
 
 def _sums(total: Any, other: Any) -> Any:
-    """Add two mappings name by name; a name that only one of them has keeps its value.  The result is None if a mapping is None."""
+    """Add two mappings name by name; a name that only one of them has keeps its value.
+
+    The result is None if one of the mappings is None.
+    """
     if total is None or other is None:
         return None
     shared = {name: value + other[name] if name in other else value for name, value in total.items()}

@@ -236,7 +236,7 @@ def measured_quality(recording: Recording) -> str:
 
 
 def measured_qualities(recording: Recording) -> list[str]:
-    """Return the default quality if answers can be scored; else `own_judges`; without these, the first measured metric."""
+    """Return the default quality if answers can be scored, else `own_judges`, else the first measured metric."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return [name]

@@ -117,7 +117,7 @@ def differences_table(result: Replayed) -> Table:
 
 
 def mixtures_table(result: Replayed) -> Table:
-    """Return the table that compares each rule with the best mixture of two fixed budgets that costs no more than the rule."""
+    """Return the table that compares each rule with the best mixture of two fixed budgets at no higher cost."""
     metric = result.metrics[0]
     rules = [row for row in result.rows if row.kind == "rule"]
     return Table(

@@ -199,7 +199,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
 
 
 def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[str, ...]:
-    """Return a note if the interval of a candidate includes losses below `max_loss` although the candidate is shown to lose more.
+    """Return a note if the interval of a candidate that is shown to lose more than `max_loss` includes smaller losses.
 
     This can happen because the intervals of all candidates hold at once.
     """

@@ -66,7 +66,9 @@ class LoopStops:
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
-        """Raise a `ConfigMismatchError` if a recording comes from another loop, or from a loop whose stops have changed.
+        """Raise a `ConfigMismatchError` if a recording comes from another loop, or if this loop has changed.
+
+        The loop has changed if it now goes further or stops earlier than before.
 
         A loop that already follows the advice gives no evidence: it would be compared with itself, so it would never
         lose anything.

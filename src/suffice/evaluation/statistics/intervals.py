@@ -53,7 +53,7 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """Resampled mean minus the mean of the data, for each rule and draw; exactly 0 where they differ only by rounding."""
+        """Resampled mean minus the mean of the data, for each rule and draw; exactly 0 if only rounding differs."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away

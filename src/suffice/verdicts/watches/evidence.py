@@ -170,8 +170,8 @@ def _window_of(
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
     """Return two numbers of audits on which it depends whether a rise of the loss is noticed.
 
-    The first number is the number of audits that any log needs to notice a rise.  The second is the number of latest
-    audits within which a rise would have been noticed in this log; None if the log has too few audits.
+    The first is the number of audits that a log needs to notice a rise.  The second is the number of latest audits
+    within which a rise would have been noticed in this log; None if the log has too few audits.
 
     The alarm needs longer for a rise that begins late in a log. So a log has enough audits if a rise that began
     `audits_needed` audits ago would have been noticed by now; the number of audits since deployment does not decide

@@ -36,8 +36,8 @@ class Token:
     Attributes:
         text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
         logprob: Log-probability of the token that was generated, nats; NaN if not given.
-        alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`; they usually
-            include the generated token.
+        alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`. The generated token is
+            usually among them.
         raw: The token's bytes if the endpoint gives them, else None.
     """
 

@@ -64,10 +64,10 @@ def tasr(threshold: float = TASR_THRESHOLD) -> Rule:
 
 
 def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
-    """Return the rule without a judge: the distance of consecutive drafts stays below `eps` for `rounds` revisions in a row.
+    """Return the rule that needs no judge: stop once consecutive drafts are closer than `eps` for `rounds` revisions in a row.
 
-    The default `eps` is for bge-small-en-v1.5. Distances of another embedder have another scale, so tune `eps` on
-    development questions. A draft that is empty or has no embedding does not count as converged.
+    The default `eps` is for bge-small-en-v1.5. Each embedder has its own scale of distances, so tune `eps` on development
+    questions. A draft that is empty or has no embedding does not count as converged.
 
     >>> print(converged())
     patience((semantic_distance < 0.06), 2)
@@ -84,7 +84,7 @@ def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
     """Return the rule that stops when a draft nearly repeats the previous one's words: token F1 >= `threshold`.
 
     Use it for paragraphs, which never repeat exactly, if there are no embeddings. The default was chosen on tune drafts
-    of two models. On their other drafts, a fixed budget of two rounds is better than this rule
+    of two models. On the remaining drafts of these models, a fixed budget of two rounds is better than this rule
     (docs/results/similar-drafts.md).
 
     >>> print(similar())
@@ -100,8 +100,8 @@ def sufficient_context(threshold: float | None = None) -> Rule:
     (context_sufficient >= 1) & (p_correct > 0.5)
 
     Args:
-        threshold: A probability that the calibrated confidence must exceed, too; None = this is not required. The paper
-            combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
+        threshold: A probability that the calibrated confidence must exceed in addition; None = no condition on confidence.
+            The paper combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
     """
     enough = signal("context_sufficient") >= 1
     return enough if threshold is None else enough & margin(threshold)
@@ -159,10 +159,10 @@ def fixed_k(k: float) -> Rule:
 
 
 def adaptive_rag() -> Rule:
-    """Return Adaptive-RAG's rule: no retrieval, one, or all, by the class of the question (Jeong et al., 2024).
+    """Return Adaptive-RAG's rule: retrieve never, once, or in all rounds, by the class of the question (Jeong et al., 2024).
 
-    The class is known only at round 0. So the route with one retrieval ends by a rule that must fire twice in a row: at
-    round 0 because of the class, and at round 1.
+    The class is known only at round 0. So a question of the class with one retrieval stops by a rule that must fire twice
+    in a row: at round 0 because of the class, and at round 1 because of the round.
 
     >>> print(adaptive_rag())
     (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
@@ -320,7 +320,7 @@ class NamedRule:
 
     Attributes:
         build: A function that builds the rule from its numbers.
-        arity: How many arguments the rule may have: ``(0, 1)`` = none or one.
+        arity: The numbers of arguments that the rule may have: ``(0, 1)`` = none or one.
         doc: One line for listings.
     """
 

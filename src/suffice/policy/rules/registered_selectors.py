@@ -163,7 +163,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the numbers of the answers, a mask of the answers that vote, and the weights, each of shape ``(..., n_rounds)``."""
+        """Return three arrays of shape ``(..., n_rounds)``: the answers' ids, a mask of the answers that vote, and the weights."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:
@@ -206,7 +206,7 @@ class MajorityOfSamples(Selector):
 class EscAnswer(MajorityOfSamples):
     """The selector of early-stopping self-consistency (ESC): the answer of a unanimous last window, else the most frequent.
 
-    The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
+    The authors' program returns the answer on which the last window agrees, even if a different answer has more votes.
     """
 
     window: int = 5

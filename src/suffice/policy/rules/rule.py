@@ -44,8 +44,8 @@ class Rule(ABC):
             rounds: The rounds.
             asked: Mask of the rounds at which it matters whether this rule fires, shape ``(..., n_rounds)``.
 
-        Members are evaluated in order, and a member is skipped where an earlier one has determined the outcome. So
-        `reads` determines how often judges and gates are called, and what that costs.  By default every signal is read
+        Members are evaluated in order, and a member is skipped where an earlier member has determined the outcome. So
+        `reads` determines the number and the cost of calls of judges and gates.  By default every signal is read
         at every round, which is correct for any rule, but expensive for a rule that could be lazy.
         """
         del asked
@@ -126,7 +126,7 @@ def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
 
 
 class Members(Rule):
-    """Base class of the rules that contain several others."""
+    """Base class of the rules that contain several other rules, their members."""
 
     __slots__ = ()
     rules: tuple[Rule, ...]

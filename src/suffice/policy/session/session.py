@@ -38,11 +38,11 @@ class Session:
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
     'The Tempest'
 
-    A policy that lacks its signals would never stop the loop, so the session reports a missing signal. It does so at
-    the first round with an answer at which the signal may exist. If the signal needs an extra call (of a judge, an
-    embedder or a critic), it does so at the round where the rule reads the signal. The round still counts: `end`
+    A policy that lacks its signals would never stop the loop, so the session reports a missing signal. It reports the
+    signal at the first round with an answer at which the signal may exist. A signal that needs an extra call (of a
+    judge, an embedder or a critic) is reported at the round where the rule reads it. The round still counts: `end`
     returns the best answer, and the loop may continue. A signal that was present once may later be undefined without an
-    error, because single replies may lack data that others have.
+    error, because single replies may lack data that most replies have.
 
     Args:
         policy: A policy, a policy file (a path, or text that ends in ``.json``), a rule, or the text of a rule.
@@ -230,8 +230,8 @@ class Session:
         """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
         The rule's members are evaluated in order, and skipped members read nothing. A signal that the round lacks
-        counts as undefined. So of the signals in the result that the round lacks, the first one is certain to be read.
-        The state of the session does not change.
+        counts as undefined. Its later value may change the signals that are read after it. So only the first signal in
+        the result that the round lacks is certain to be read. The state of the session does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.
@@ -264,7 +264,7 @@ class Session:
         return decision
 
     def end(self, reason: Reason) -> Decision:
-        """End the question from outside, or end its audit; return the decision, with the best answer so far.
+        """End the question before its policy stops it, or end its audit; return the decision, with the best answer so far.
 
         Args:
             reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
@@ -408,7 +408,7 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last of them is computed, the others and their votes are cached."""
+        """Return the view of the first `n` rounds; only the last is computed, earlier rounds and their votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
             columns = {name: column[last] for name, column in self._columns.items()}

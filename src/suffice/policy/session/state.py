@@ -91,7 +91,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
 
     Raises:
         SchemaError: The values are not a session's state that this release reads.
-        ConfigMismatchError: The state belongs to another policy.
+        ConfigMismatchError: The state belongs to another policy than `policy`.
         RuleSyntaxError: The rule does not parse.
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:

@@ -1,4 +1,7 @@
-"""Signals of evidence: scores of retrieval, of judges, cross-encoders and the model, and signals of chains of questions."""
+"""Signals of evidence, and signals of chains of questions.
+
+Signals of evidence are scores that the retriever, a judge, a cross-encoder or the model gives.
+"""
 
 from __future__ import annotations
 

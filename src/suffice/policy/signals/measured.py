@@ -1,4 +1,7 @@
-"""Signals without a function: the policy, a gate in front or an enricher gives their values, some by a call of its own."""
+"""Signals without a function: the policy, a gate at round 0 or an enricher provides their values.
+
+Some of these signals need an extra call, for example of a judge.
+"""
 
 from __future__ import annotations
 

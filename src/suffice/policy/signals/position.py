@@ -114,9 +114,10 @@ def last_number(text: str, start: int) -> Span | None:
 
 
 def letter(text: str, start: int) -> Span | None:
-    """Return the span of an option's letter: the last after "answer" or "option", else one in brackets, else a leading one.
+    """Return the span of the letter of the option that a reply chooses.
 
-    If several options are named there, as in "A and C", the span covers all of them.
+    It is the last letter after "answer" or "option", else the last letter in brackets, else a letter at the beginning.
+    If the reply names several options at this place, as in "A and C", the span covers all of them.
     """
     for pattern in (_SAID, _BRACKETED):
         spans = [match.span(1) for match in pattern.finditer(text, start)]
@@ -196,7 +197,7 @@ class AnswerPosition:
         - `whole`: the whole reply after any thinking block, without surrounding white space, such as a draft of several
           paragraphs.
         - `regex`: the first match of the regular expression `text` after any thinking block. If the expression has
-          groups, the first group that took part in the match.
+          groups, the answer is the first group that took part in the match.
         - `boxed`: the content of the last `\boxed{...}`.
         - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
         - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B"; all of "A and C".
@@ -271,7 +272,7 @@ class AnswerPosition:
 
     @property
     def whole(self) -> AnswerPosition:
-        """The position of the whole reply, with the same form of answers."""
+        """The position of the whole reply, with the form of answers of this position."""
         return AnswerPosition("whole", form=self.form)
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:

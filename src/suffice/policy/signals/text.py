@@ -74,11 +74,11 @@ def split_thinking(text: str) -> tuple[str, str | None]:
 
 
 def parse_confidence(text: str) -> float:
-    r"""Return the stated confidence of a reply, an integer in 1..5; NaN if it states none on that scale.
+    r"""Return the confidence that a reply states, an integer in 1..5; NaN if the reply states no confidence on this scale.
 
-    It is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other scales are
-    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) give NaN. So does `<1-5>`, which a
-    reply may repeat from the prompt.  Source: TASR, section 3.2 (verbalised confidence).
+    The confidence is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other
+    scales are not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) give NaN. So does `<1-5>`,
+    which a reply may repeat from the prompt.  Source: TASR, section 3.2 (verbalised confidence).
 
     >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
     4.0
@@ -205,7 +205,8 @@ def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None
 def _value_of(text: str, key: str, position: int, *, anywhere: bool) -> int:
     """Return the position where a key's value begins in JSON after `position`, or -1 if the key is missing.
 
-    The key must lie directly in the next object, or with `anywhere` at any place after the position.
+    The key must be a key of the next object itself, not of an object inside it. With `anywhere`, it may be at any place
+    after the position.
     """
     depth = 0
     part = _PART.search(text, position) if position >= 0 else None
@@ -393,7 +394,10 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that starts at `start` may end; if the text cuts it off, the end of the text."""
+    """Yield every position at which a token that starts at `start` may end.
+
+    A token that reaches beyond the end of the text ends at the end of the text.
+    """
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)

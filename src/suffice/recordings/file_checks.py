@@ -280,7 +280,7 @@ class TableDigest:
 
 
 def header_digest(schema: pa.Schema, header: bytes) -> str:
-    """Return the checksum of a header with the names and metadata of the columns."""
+    """Return the checksum over a header and over the names and metadata of the columns."""
     for known, same_header, digest in tuple(_RECENT):  # another thread may append meanwhile
         if same_header == header and known.equals(schema, check_metadata=True):
             return digest

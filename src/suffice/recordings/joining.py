@@ -1,4 +1,7 @@
-"""Join recordings of one configuration: shards, recordings of different questions, or of one set with several prompts."""
+"""Join recordings of one configuration.
+
+They are shards, recordings of different questions, or recordings of the same questions with different prompts.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,8 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     Raises:
         ConfigMismatchError: The files were recorded with other models, retrievers, rounds or settings; only the prompt
             may differ.
-        DataError: A question is in two files of one prompt, a recording is unfinished, or `out` is another file.
+        DataError: A question is in two files of one prompt, a recording is unfinished, or `out` exists and did not come from
+            a merge.
         SchemaError: A file is damaged, or is not a recording.
     """
     out, sources = check_file(out), [place(path) for path in paths]

@@ -28,8 +28,8 @@ _CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two nested configurations, as ``key: old -> new``.
 
-    Two names of the same model are not a difference, see `suffice.common.identities`. Two lists of endpoints are not a
-    difference, either, if they have an endpoint in common.
+    Two names of the same model are not a difference, see `suffice.common.identities`. Nor are two lists of endpoints
+    that have an endpoint in common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -66,7 +66,7 @@ class Journal:
         config: JSON-ready values that affect the recording.
 
     Raises:
-        BusyError: Another process is writing to it.
+        BusyError: A different process is writing to the file.
         ConfigMismatchError: The file has another configuration.
         DataError: The disk is not writable.
         SchemaError: The file is not a journal, is damaged, or is a journal of suffice 0.4.0 or older.

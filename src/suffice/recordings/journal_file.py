@@ -235,7 +235,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, reading: _Reading) -> bool:
-    """Return True if an ended process left the torn tail: it is still there, and no process writes to the file."""
+    """Return True if an ended process left the torn tail: the tail is still there, and no process writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -256,8 +256,8 @@ def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
 class LockedJournal:
     """A journal to which only this process writes until it is closed; the lock also ends with the process.
 
-    Once `append` has returned, its records survive `kill -9`. With `sync` they have also passed `os.fdatasync` (or `os.fsync`), so they
-    survive a power cut if the system and the drive honour it. `os.fsync` of the folder secures the name of a new file.
+    Once `append` has returned, its records survive `kill -9`. With `sync` they have also passed `os.fdatasync` (or `os.fsync`). Then they
+    survive a power cut, if the system and the drive honour this call. `os.fsync` of the folder secures the name of a new file.
 
     Args:
         path: The file; its folder is created if missing.

@@ -29,8 +29,8 @@ class PartQuestions:
     Attributes:
         dropped: The names of questions that count in another part.
         names: A map from names in the part to new names, for renamed questions.
-        is_shorter: True if another part has longer questions, so that questions here whose end was inferred did not
-            reach the cap.
+        is_shorter: True if a different part has longer questions. Then questions of this part whose end was inferred did
+            not reach the cap.
     """
 
     dropped: set[str] = field(default_factory=set)
@@ -109,8 +109,8 @@ def _each_once(
 ) -> list[_Question]:
     """Keep the best copy of each run and mark its other copies as dropped.
 
-    A copy is better if it ended; of two such copies, the longer one is better, and of two equally long copies, the one
-    that was amended later.
+    A copy that ended is better than a copy that did not end. If this does not decide, the longer copy is better. Of two
+    equally long copies, the copy that was amended later is better.
     """
     best: dict[str, _Question] = {}
     for question in questions:

@@ -47,9 +47,9 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata of two files, with only the fitted state that both have.
+    """Return the metadata of two files, with only the fitted states of signals for which both files have one.
 
-    The state may differ because the deployed policy may have changed.
+    The files may have fitted states of different signals, because the deployed policy may have changed.
     """
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
@@ -61,8 +61,8 @@ class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
     The second run of a question, by time, is named ``NAME#2``, although parts may use one name for both runs. If a run
-    is in several parts, the copy that ended counts, else the one with most rounds; of equal copies, the one that was
-    amended last.
+    is in several parts, one copy counts: a copy that ended before a copy that did not, then the copy with most rounds,
+    then the copy that was amended last.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -93,7 +93,7 @@ class OpenFolder(OpenRecording):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """The questions of each part that count in this recording, with their names."""
+        """The questions that count in this recording, part by part, and the names that they have in it."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def join_many_parts(folder: Path) -> None:
     """Join the private parts of this user in a folder; the joined parts are private, too.
 
     Only their user can read private parts. This function may run while processes write to the folder. Unlike
-    `compact_recording`, it leaves journals alone, and it joins fewer rows at once, because it runs more often. If
-    another process compacts the folder, it does nothing.
+    `compact_recording`, it leaves journals alone, and it joins fewer rows at once, because it runs more often. It does
+    nothing while a different process compacts the folder.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -120,7 +120,8 @@ def join_many_parts(folder: Path) -> None:
 def _own_parts(folder: Path) -> list[Path]:
     """Return the sealed parts that only this user can read.
 
-    If they were joined with parts that others can read, the joined part would hide these from their readers.
+    They are joined only with each other: a joined part is private, so parts that several users can read would become
+    unreadable for these users.
     """
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(

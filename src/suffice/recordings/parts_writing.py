@@ -124,7 +124,7 @@ class RecordedFolder:
         return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raise if parts of the folder have different settings, which new parts must share."""
+        """Raise if `metadata` has different settings than the newest readable part, because all parts must have the same."""
         make_folder(self.path)
         for part in reversed(part_paths(self.path)):
             try:
@@ -356,7 +356,10 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short id of this machine or container, which changes at each boot, so that process ids are unique under it."""
+    """Return a short id of this machine or container.
+
+    The id changes at each boot, so that this id and a process id together are unique.
+    """
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]

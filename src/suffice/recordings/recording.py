@@ -199,7 +199,7 @@ class Recording(Displayed):
 
     @property
     def reading_notes(self) -> tuple[str, ...]:
-        """Notes on doubts from the import or recording of the log that still apply."""
+        """Notes on doubts that arose when the log was imported or recorded, and that still apply."""
         reading = self.metadata.get("reading") or {}
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]

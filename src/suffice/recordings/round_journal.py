@@ -346,7 +346,7 @@ class _Known:
 
 
 def _of_runs(records: Iterable[Sequence[Sequence[Any]]], runs: AbstractSet[str]) -> Iterator[list[Sequence[Any]]]:
-    """Yield the changes of some questions, grouped by record."""
+    """Yield the changes that belong to the runs in `runs`: one list for each record with such changes."""
     for changes in records:
         of_runs = [change for change in changes if change[0] in _OF_A_QUESTION and change[1] in runs]
         if of_runs:

@@ -76,7 +76,10 @@ class Shard:
         return self.part_name.removesuffix(".parquet")
 
     def beside(self, path: Path, suffix: str) -> Path:
-        """Return the path of the shard's version of a file, such as stored replies, of which a command without shards writes one."""
+        """Return the path of the shard's own version of a file that a command without shards writes once.
+
+        An example is the file of stored replies.
+        """
         return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
 
     def takes(self, question_id: str) -> bool:

@@ -27,7 +27,7 @@ def well_formed(value: Any) -> Any:
     r"""Replace each lone surrogate by U+FFFD in a text, or in a structure of lists and dicts.
 
     JSON may contain the escape of half a character, for example if a text was cut within an emoji.  Python reads such a
-    half, but it cannot be encoded in UTF-8.
+    half character, but cannot encode it in UTF-8.
 
     >>> well_formed(["caf\u00e9", "cut \ud83d", 3])
     ['café', 'cut \ufffd', 3]
@@ -214,7 +214,7 @@ def sealed_text(data: dict[str, Any]) -> str:
 
 
 def was_edited(data: Any) -> bool:
-    """Return whether the content of a file does not match its hash; False without a hash, as in files of older releases."""
+    """Return True if a file has a hash that its content does not match; False without a hash, as in files of older releases."""
     return isinstance(data, dict) and FIELD in data and data[FIELD] != _hash(unsealed(data))
 
 

@@ -50,7 +50,7 @@ def _read(folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoints]:  # no
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a group by name; if several packages define a name, it has several entry points."""
+    """Return the entry points of a group by name; a name that several packages define has several entry points."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in sorted(installed(group), key=lambda entry: entry.name):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -61,9 +61,9 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
     """Load the object that an entry point names.
 
     Args:
-        entries: The entry points of that name, at least one; more than one is an error.
+        entries: All entry points with the name, at least one. More than one raises an error.
         what: A description of the object for messages: ``the command 'gate train'``.
-        instead: What a user can do instead if it cannot be loaded, as the end of a sentence.
+        instead: Advice on what a user can do if the object cannot be loaded, worded as the end of a sentence.
 
     Raises:
         DataError: Several packages define the entry point, the object cannot be imported, or its package belongs to this

@@ -118,7 +118,7 @@ def _read_documents(script: str, place: int, awaited: list[tuple[ShellCommand, s
 
 
 def _without_prefixes(words: list[str]) -> list[str]:
-    """Return the words of a command without those before the program, such as `sudo` or an assignment."""
+    """Return a command's words from the program on; words before it, such as `sudo` or an assignment, are left out."""
     place = 0
     while place < len(words):
         is_runner = " ".join(words[place : place + 2]) in _RUNNERS

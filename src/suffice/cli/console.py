@@ -106,7 +106,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def table_view(table: Table, fit: int | None = None) -> Grid:
-    """Convert a table, without its title and notes, to a table of the library rich.
+    """Convert a table, without its title and notes, to a table of the library `rich`.
 
     Args:
         table: The table.
@@ -129,7 +129,7 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
 
 
 def fits(table: Table, width: int) -> bool:
-    """Return whether a table fits into a width if headings and texts, but not numbers, may wrap."""
+    """Return True if a table fits into a width when its headings and texts may wrap and its numbers may not."""
     return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
 
 
@@ -234,7 +234,7 @@ _open: list[Sink] = []
 
 
 def current_sink() -> Sink | None:
-    """Return the sink of the running command; None if it has a terminal, or runs outside a worker."""
+    """Return the sink of the running command; None if the command has a terminal, or runs outside a worker."""
     return _open[-1] if _open else None
 
 

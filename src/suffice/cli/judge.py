@@ -141,7 +141,7 @@ class Judging(models.Endpoint):
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
-        """Return the passages of the data set and the corpus by id; from a store, only those that the recording names."""
+        """Return the passages of the data set and the corpus by id; of a store, return only passages that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}

@@ -208,7 +208,7 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return the arguments that the setting `start-round` adds to the policies of rules."""
+    """Return the setting `start-round` as an argument of the policies that are built from `rules`; empty if not given."""
     if start_round is None:
         return {}
     if not rules:
@@ -265,12 +265,12 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
 
 
 def chosen_questions(path: Path, given: Sequence[str] | None) -> Recording | Path:
-    """Return the questions of a stored recording that `--where` chooses, or its path if it is not given."""
+    """Return the questions of a stored recording that `--where` chooses; without `--where`, return the recording's path."""
     return chosen_loop(read_recording(path), given) if given else path
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
-    """Return the tune questions that `--where` chooses; filters on columns that they lack are ignored."""
+    """Return the tune questions that `--where` chooses; filters on columns that the tune recording lacks are ignored."""
     if tune is None:
         return None
     wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}

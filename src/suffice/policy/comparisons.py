@@ -88,7 +88,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """A normalizer that may be meant instead, for pairs in which one text (with `both`: each text) matches `looks`."""
+    """A rival of the chosen normalizer; it may be meant for a pair if a text (with `both`: each text) matches `looks`."""
 
     name: str
     looks: re.Pattern[str]
@@ -226,7 +226,7 @@ def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _with_commas(pairs: Pairs) -> list[str]:
-    """Return `decimal_comma`; if equal numbers have different words or units, also the normalizer that compares those."""
+    """Return `decimal_comma`; if pairs differ only in words or units, add the normalizer that also compares words and units."""
     name = "decimal_comma"
     return [name, _WITH_WORDS[name]] if _beside_other_words(name, pairs) else [name]
 
@@ -360,7 +360,7 @@ def merged_by_words(pairs: Pairs) -> int:
 
 
 def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
-    """Choose the normalizer from the answers of a recording without gold answers; prose is not read as a number in it."""
+    """Choose the normalizer from the answers, if there are no gold answers; prose with a number does not count as number."""
     texts = answers if isinstance(answers, Collection) else [*answers]
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:

@@ -74,7 +74,7 @@ def with_exact(error: UnsettledError) -> UnsettledError:
 def are_codes(texts: Collection[str]) -> bool:
     """Return True if nearly all texts are codes: letters and digits in a few forms, or numbers with leading zeros.
 
-    Letters after digits are taken as units, unless there are many different ones.
+    Letters after digits are taken as units, unless the texts have many different letters there.
 
     >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
     (True, True, False, False)

@@ -201,7 +201,7 @@ def _percent_key(answer: str) -> str | None:
 
 
 def comma_number(answer: str) -> str | None:
-    """Return the only number of a text, read with a decimal comma; None if there is none, or several.
+    """Return the only number of a text, read with a decimal comma; None if the text has no number, or several.
 
     >>> comma_number("1.234,5 kg"), comma_number("Ja")
     ('2469/2', None)
@@ -424,7 +424,7 @@ def title(metric: str, others: Collection[str] | None = None) -> str:
     Args:
         metric: The name of the metric's column.
         others: The names of the other columns, for the first screen of a command: it calls F1 and EM "score", unless one
-            of these columns has that name. None for all later screens.
+            of these columns has that name. None for all other screens.
 
     >>> title("f1"), title("f1", ()), title("f1", ["score"]), title("rouge1", ())
     ('score (F1)', 'score', 'score (F1)', 'rouge1')

@@ -38,7 +38,7 @@ class Token:
         logprob: Log-probability of the token that was generated, nats; NaN if not given.
         alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`. The generated token is
             usually among them.
-        raw: The token's bytes if the endpoint gives them, else None.
+        raw: The token's bytes; None if the endpoint does not give them.
     """
 
     text: str

@@ -73,7 +73,7 @@ _readers: list[str] = []
 def read_responses_by(reader: str) -> None:
     """Register the function with which `Round.from_response` reads responses; the last registered one is used.
 
-    Registration is needed because the modules of model interfaces import this one, so it cannot import them.
+    Registration is needed because the modules of model interfaces import this module, so this module cannot import them.
 
     Args:
         reader: A function of a response and of the keywords `position`, `seconds` and `provider`, which returns a `Reply`;
@@ -130,7 +130,7 @@ class Round:
         answer_tokens: Tokens of the answer with log-probabilities; None if unavailable.
         passages: All evidence up to this round in the order in which it was revealed; the newest passage is last.
         pool_scores: The retriever's scores of all candidates of the question, best first.
-        signals: Signals measured by the host or the model, by name; they take precedence over computed ones.
+        signals: Signals measured by the host or the model, by name. A measured signal takes precedence over a computed one.
         costs: Costs of the round by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.

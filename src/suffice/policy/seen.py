@@ -31,7 +31,7 @@ def id_hash(question_id: str) -> str:
 
 
 def text_hash(question: str) -> str:
-    """Return the hash of a question's normalised text, which recognises the question even under another id.
+    """Return the hash of a question's normalised text; it recognises the question even if the question's id has changed.
 
     >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
     True

@@ -108,7 +108,7 @@ def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
 
 
 def _form(text: str) -> str:
-    """Return the pattern of a text: each run of capitals becomes A, of small letters a, and of digits 9."""
+    """Return the pattern of a text: runs of capitals become "A", runs of small letters "a", and runs of digits "9"."""
     return re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", re.sub(r"[a-z]+", "a", text)))
 
 
@@ -122,7 +122,7 @@ def _have_one_initial(first: str, second: str) -> bool:
 def _split(pairs: Pairs) -> list[tuple[str, str]]:
     """Return the pairs that 'mixed' treats as equal, although `qa` treats them as different and their F1 is below 1.
 
-    Pairs with the same words in another order, as in dates, have an F1 of 1.
+    Two texts with the same words in a different order, as in dates, have an F1 of 1.
     """
     key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # each text is in several pairs
     short = [pair for pair in pairs if pair[0] != pair[1] and max(map(len, pair)) <= _LONGEST]

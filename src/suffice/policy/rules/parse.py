@@ -264,7 +264,7 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
 
 
 def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
-    """Return the rule that a function in `_FUNCTIONS` builds; None for another name or unsuitable arguments."""
+    """Return the rule that a function in `_FUNCTIONS` builds; None if `name` is not one of them or the arguments do not fit."""
     rule: Rule | None = None
     match name, arguments:
         case "k_of", [k, *members]:
@@ -381,7 +381,7 @@ class Spelled(Generic[_Parsed]):
     Args:
         kind: The class of the values, which may be abstract.
         parse: A function that parses a text into a value.
-        default: The value of the field if none is given.
+        default: The value of the field if no value is given.
     """
 
     def __init__(self, kind: type[Any], parse: Callable[[str], _Parsed], default: _Parsed) -> None:

@@ -32,7 +32,7 @@ class Term:
 
     Attributes:
         name: The name of a signal, one of `SET_FEATURES`, ``sum_SIGNAL`` or ``best_SIGNAL``. ``sum_SIGNAL`` is the sum of
-            a signal over the seen rounds with the same answer, and ``best_SIGNAL`` is its largest value over these rounds.
+            a signal over the seen rounds with the same answer; ``best_SIGNAL`` is the signal's largest value over these rounds.
         weight: The factor by which the value of the feature is multiplied.
         fill: The value to use if the feature is missing; 0 for set features, which are never missing.
     """

@@ -67,7 +67,7 @@ def total(values: Floats) -> Floats:
     """Return sums over the last axis, added strictly in the order of the rounds.
 
     Because of this order trailing zeros change nothing, so the rounds of a live question and a longer recording give
-    exactly the same number. `numpy.sum` does not guarantee that, since it adds in another order.
+    exactly the same number. `numpy.sum` does not guarantee that, since it does not add in the order of the rounds.
     """
     return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])
 
@@ -287,7 +287,7 @@ def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class Majority(Selector):
-    """The selector of the most frequent answer, by normalised text; of tied answers, the one seen last.
+    """The selector of the most frequent answer, by normalised text; of tied answers, the answer seen last.
 
     The answer is returned as worded in its latest round.
 

@@ -212,7 +212,7 @@ class Policy(Derivation, Displayed):
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
-        """Raise if the policy was fitted with another model, prompt or embedder.
+        """Raise if the policy was fitted with a different model, prompt or embedder than the present one.
 
         Args:
             running: The present configuration, by the names of `depends`; names in only one of the two are not
@@ -238,7 +238,7 @@ class Policy(Derivation, Displayed):
         Raises:
             NotFittedError: A signal needs fitted state that the policy does not hold.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
-            ModelError: The policy needs another capability that the model lacks.
+            ModelError: The policy needs a capability, other than log-probabilities, that the model lacks.
         """
         for name in filter(self.unfitted, (*self.signals, *weights_of(self.signals))):
             if name in CALIBRATED:

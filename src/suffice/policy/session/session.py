@@ -166,9 +166,9 @@ class Session:
         costs: Mapping[str, Cost] = _NOTHING,
         embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision:
-        """Observe one round and decide; during an audit, observe one more round and return the same decision.
+        """Observe one round and decide; during an audit, observe one more round and return the final decision again.
 
-        A loop of another library may pass its draft instead of a `Round`; the draft becomes round `next_round`.
+        A loop of a library other than Suffice may pass its draft instead of a `Round`; the draft becomes round `next_round`.
 
         >>> from suffice import Policy, parse_rule
         >>> session = Session(Policy(rule=parse_rule("answer_stable >= 1")))
@@ -180,7 +180,7 @@ class Session:
         Args:
             observed: The round; its index must be `next_round`.
             draft: The text of the round; an empty text does not count as an answer.
-            feedback: A critic's reply to the draft; None if there is none.
+            feedback: A critic's reply to the draft; None without a critic.
             signals: Signals that the host measured, by name.
             costs: Costs of the round by component (`writer`, `critic`, ...).
             embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.

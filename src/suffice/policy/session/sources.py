@@ -55,7 +55,7 @@ def capped_policy(value: PolicySource) -> Policy:
     20
 
     Raises:
-        DataError: The value is only a rule, and the rule contains no cap. Also in the cases of `as_policy`.
+        DataError: The value is only a rule, and the rule contains no cap; or `as_policy` raises this error.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
     policy = as_policy(value)

@@ -82,7 +82,7 @@ class Stops:
         return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
 
     def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
-        """Return the positions of some questions, and the reason why each of these questions stopped.
+        """Return the positions of the questions that did not simply stop by the rule, and the reason for each one's stop.
 
         They are the questions at whose stop the rule did not fire, and the questions without an answer.
         """

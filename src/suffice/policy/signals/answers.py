@@ -38,7 +38,7 @@ ABSTAIN_PATTERNS: tuple[str, ...] = tuple(pattern.strip() for pattern in _PATTER
 
 
 def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
-    """Return the answers of the last two rounds; None if one of them is missing, or before round 2.
+    """Return the answers of the last two rounds; None before round 2, or if one of the two answers is missing.
 
     Round 1 is not compared with round 0, which has no evidence: TASR defines stability from round 2 on.
     """

@@ -193,7 +193,7 @@ def compute_signals(
 
     Args:
         rounds: The rounds so far, in order, at least one.
-        names: The signals; None = all that are available: measured signals, computed ones, and fitted ones in `state`.
+        names: The signals; None = all available signals, which are measured, computed, or have fitted state in `state`.
         state: Fitted state by signal.
 
     Raises:

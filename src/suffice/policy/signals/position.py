@@ -96,7 +96,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one before `start`; -1 if no brace does."""
+    """Return the position of the brace that closes the brace before `start`; -1 if that brace is never closed."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -162,12 +162,12 @@ class Located:
     """An answer found in a reply.
 
     Attributes:
-        answer: The answer, converted from `AnswerPosition.form`; None if there is none.
+        answer: The answer, converted from `AnswerPosition.form`; None if the reply has no answer at the position.
         answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
             (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
-        start: Index of the answer's first character in the text; -1 if there is none.
-        end: Index after the answer's last character; -1 if there is none. `text[start:end]` is the answer as written;
-            in JSON, its literal.
+        start: Index of the answer's first character in the text; -1 without an answer.
+        end: Index after the answer's last character; -1 without an answer. `text[start:end]` is the answer as written;
+            in JSON, it is the literal of the answer.
     """
 
     answer: str | None = None

@@ -238,8 +238,8 @@ class Allocation(FittedState):
             needed: For each question, the number of samples after which its vote was decided.
             window: Number of samples in a window.
             judged: Number of consecutive questions whose first samples must agree.
-            similar: Number of questions, the hardest of those easier than a question, whose mean `needed` determines the
-                question's number of samples.
+            similar: Number of neighbours: the mean `needed` of this many next easier questions determines a question's
+                number of samples.
 
         Raises:
             DataError: There are no questions, a difficulty is not finite, or the arguments have different lengths.

@@ -111,7 +111,7 @@ def _loose(marker: str) -> re.Pattern[str]:
 
 
 def after_marker(text: str, marker: str, start: int) -> int:
-    """Return the position right after the first `marker` at or after `start`; -1 if there is none.
+    """Return the position right after the first `marker` at or after `start`; -1 if no marker is there.
 
     If the exact marker is missing, the search ignores case and allows markdown before the colon.
     """
@@ -278,7 +278,7 @@ _BYTE_LEVEL = _byte_level()
 
 
 def token_bytes(token: Token) -> bytes:
-    r"""Return the bytes of a token: `Token.raw` if given, else the bytes of its text, decoded from a vocabulary's spelling.
+    r"""Return the bytes of a token: `Token.raw` if given, else the bytes that its text spells in a vocabulary's notation.
 
     >>> [token_bytes(Token(text)) for text in ("\u0120Oslo", "\u2581Oslo", "<0xC3>", " Oslo")]
     [b' Oslo', b' Oslo', b'\xc3', b' Oslo']

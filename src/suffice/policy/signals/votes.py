@@ -182,7 +182,8 @@ def _largest_share(counts: tuple[int, ...]) -> float:
     """Return P(p_1 is the largest) for p from a Dirichlet(counts + 1) distribution; the highest count comes first.
 
     A Dirichlet variable consists of gamma variables divided by their sum. So one integral is left, over the density of
-    the first variable times the distribution functions of the others. It is computed by Gauss-Legendre quadrature.
+    the first variable times the distribution functions of all other variables. The integral is computed by Gauss-Legendre
+    quadrature.
     """
     if len(counts) < 2:  # noqa: PLR2004 - one answer is compared with any other, as in the published code
         first = counts[0] if counts else 0

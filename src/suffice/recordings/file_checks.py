@@ -93,7 +93,7 @@ def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
 
 
 def most_bytes() -> int:
-    """Return the largest size in bytes of rows that are read at once: 8 GiB, unless an environment variable sets another limit."""
+    """Return the largest size in bytes of rows that are read at once: 8 GiB, or the value of an environment variable."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MOST_BYTES

@@ -1,6 +1,6 @@
 """Join recordings of one configuration.
 
-They are shards, recordings of different questions, or recordings of the same questions with different prompts.
+The recordings are shards, or have different questions, or have the same questions and different prompts.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) 
 
 
 def _cut_notes(parts: Sequence[_Part]) -> list[str]:
-    """Return a note if a rule ended questions in some files but none in others."""
+    """Return a note if a rule ended questions in some of the files, but no question in the remaining files."""
     cut = {part.path.name: int((part.recording.ends == "rule").sum()) for part in parts}
     if all(cut.values()) or not any(cut.values()):
         return []

@@ -67,7 +67,7 @@ class Journal:
 
     Raises:
         BusyError: A different process is writing to the file.
-        ConfigMismatchError: The file has another configuration.
+        ConfigMismatchError: The file has a different configuration than `config`.
         DataError: The disk is not writable.
         SchemaError: The file is not a journal, is damaged, or is a journal of suffice 0.4.0 or older.
     """
@@ -194,11 +194,11 @@ class Journal:
             raise disk_fault(path, error) from error
 
     def absorb(self, path: Path) -> None:
-        """Add the replies and rows of another journal of the same recording.
+        """Add the replies and rows of a second journal of the same recording.
 
         Raises:
-            ConfigMismatchError: The other journal has another configuration.
-            SchemaError: The other file is not a journal, or it is damaged.
+            ConfigMismatchError: The second journal has a different configuration than this one.
+            SchemaError: The file of the second journal is not a journal, or it is damaged.
         """
         with closing(Journal(path, self._config)) as other:
             for question_id in sorted(other._replies.keys() - self._finished.keys()):  # noqa: SLF001 - another self

@@ -261,7 +261,7 @@ class LockedJournal:
 
     Args:
         path: The file; its folder is created if missing.
-        busy: The message if another process has the lock.
+        busy: The message of the error if a different process holds the lock.
         wait_s: Seconds to wait for the lock.
         create: Whether to create the file if it does not exist.
 
@@ -289,7 +289,7 @@ class LockedJournal:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of the file, which another file of the same name does not share."""
+        """The identity of the file; a file that later gets the same name has a different identity."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 
@@ -422,7 +422,7 @@ class LockedJournal:
 
 
 def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
-    """Open and lock the file at `path`; try again if another process replaced or removed it meanwhile."""
+    """Open and lock the file at `path`; if a different process replaced or removed the file meanwhile, try again."""
     deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     while True:

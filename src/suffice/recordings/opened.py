@@ -383,7 +383,7 @@ def _write(
 
 
 def _codecs(schema: pa.Schema, first: pa.Table | None) -> dict[str, str]:
-    """Return the compression of each column: zstd for large columns, and snappy, which needs no setup, for small ones.
+    """Return the compression of each column: zstd for large columns; for small columns snappy, which needs no setup.
 
     A part of a log has many small columns, and the setup of zstd for each would take two thirds of the time to read the part.
     """

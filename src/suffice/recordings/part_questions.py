@@ -1,4 +1,4 @@
-"""Resolve questions that are in several parts of a folder, so that one copy of each run counts, with a unique name."""
+"""Resolve questions that are in several parts of a folder: one copy of each run counts, and it gets a unique name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PartQuestions:
     """The questions of one part that count in the recording of all parts, with their names.
 
     Attributes:
-        dropped: The names of questions that count in another part.
+        dropped: The names of questions of which the copy in a different part counts.
         names: A map from names in the part to new names, for renamed questions.
         is_shorter: True if a different part has longer questions. Then questions of this part whose end was inferred did
             not reach the cap.
@@ -61,7 +61,7 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 class _Question(NamedTuple):
     """One question of one part; questions sort by time.
 
-    Of several copies of a run, the one with the greatest `weight` counts.
+    Of several copies of a run, the copy with the greatest `weight` counts.
     """
 
     time: float

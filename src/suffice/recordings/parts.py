@@ -137,7 +137,7 @@ class OpenFolder(OpenRecording):
 
     @property
     def renames(self) -> bool:
-        """True if some question has another name in this recording than in its part."""
+        """True if the name of some question in this recording differs from its name in its part."""
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:
@@ -159,7 +159,7 @@ class OpenFolder(OpenRecording):
 
 
 def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) -> list[OpenPart]:
-    """Open the parts of a folder that have rows and were not compacted into another part.
+    """Open the parts of a folder that have rows, except for parts whose rows were joined into a larger part.
 
     Args:
         path: The folder.
@@ -207,7 +207,7 @@ def _check_link(part: Path, folder: Path) -> None:
 
 
 def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
-    """Return the parts that were not compacted into another part; close the others."""
+    """Return the parts whose rows were not joined into a larger part; close all other parts."""
     replaced = replaced_parts(parts)
     for part in parts:
         if part.path.name in replaced:
@@ -342,12 +342,12 @@ def open_part(path: Path) -> OpenPart:
 
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
-    """Return the names of the parts that were compacted into another of these parts."""
+    """Return the names of the parts whose rows were joined into one of `parts`."""
     return {name for part in parts for name in joined_parts(part)}
 
 
 def joined_parts(part: OpenRecording) -> set[str]:
-    """Return the names of the parts that were compacted into this part."""
+    """Return the names of the parts whose rows were joined into `part`."""
     return {entry["file"] for entry in part.metadata.get(MERGED) or ()} - {part.path.name}
 
 

@@ -1,4 +1,4 @@
-"""Join many small parts of a folder into a few large ones, while processes append to other parts."""
+"""Join many small parts of a folder into a few large parts, while processes append to parts that are not joined."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def join_many_parts(folder: Path) -> None:
 def _own_parts(folder: Path) -> list[Path]:
     """Return the sealed parts that only this user can read.
 
-    They are joined only with each other: a joined part is private, so parts that several users can read would become
-    unreadable for these users.
+    Such parts are joined only with each other: the joined part is private, so parts that several users can read would
+    become unreadable for these users.
     """
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(

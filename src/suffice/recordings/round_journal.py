@@ -153,7 +153,7 @@ class RoundJournal(RoundWriter):
             metadata: JSON-ready values that all processes must agree on.
 
         Raises:
-            ConfigMismatchError: The file has another configuration.
+            ConfigMismatchError: The file has a different configuration than `metadata`.
             SchemaError: The file is not a journal of rounds, or it is damaged.
         """
         with self._locked(create=True) as (file, known):

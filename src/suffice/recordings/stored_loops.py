@@ -13,9 +13,9 @@ from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 
 def read_labels(path: str | Path) -> Recording | None:
-    """Return the questions and labels of a stored recording, or None if it can only be of one loop.
+    """Return the questions and labels of a stored recording; None if the recording is certainly of one loop.
 
-    It is of one loop if no label that distinguishes loops has two values.
+    It is certain if no label that distinguishes loops has two values.
     """
     return read_again(lambda: _labels(path))
 

@@ -404,7 +404,7 @@ def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
 
 
 def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
-    """Return the decision to continue: the named one, or the one in the target file."""
+    """Return the decision to continue: that in the file `previous` if it is given, or else that in the target file."""
     if previous is not None:
         return Advice.load(previous)
     earlier = Advice.load(target)  # continue it, because starting anew until the answer pleases would not be evidence

@@ -92,7 +92,7 @@ class GateOptions:
         return self.gate_model is not None and not self._is_classifier and reads_states
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
-        """Build the gate, or return None if none is declared; `run` has the options of the gate's own local model."""
+        """Build the gate; return None if the options declare no gate. `run` has the options of the gate's own local model."""
         if self.reflects:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:

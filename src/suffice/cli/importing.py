@@ -268,7 +268,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return the embedder of answers, or None if none is used; raise if an option does not fit the format."""
+    """Return the embedder of answers; None if answers are not embedded. Raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in {*takes, "outcomes"}]
@@ -382,7 +382,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """Write options as whole commands in a note that a log leaves nothing to decide, unless the note becomes too long."""
+    """In a note that says that nothing is left to decide, write options as whole commands, unless it becomes too long."""
     if _NO_NEXT not in note:
         return note
 

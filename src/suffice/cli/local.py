@@ -110,7 +110,7 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
 
     Args:
         text: The folder, id, or id with revision.
-        revision: A revision from another option.
+        revision: The revision that a separate option gives, for a `text` without a revision.
     """
     name, at, own = text.partition("@")
     if not at or Path(text).exists():

@@ -138,7 +138,7 @@ class Pricing:
         return list_price(self.model).price
 
     def of(self, recording: Recording) -> Price | dict[str, Price] | None:
-        """Return the prices of the recorded components; None if none are given."""
+        """Return the prices of the recorded components; None if the options give no prices."""
         if self.prices is None and self.model is None:
             return None
         from suffice.evaluation.replay import prices_of
@@ -208,7 +208,7 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return the setting `start-round` as an argument of the policies that are built from `rules`; empty if not given."""
+    """Return the setting `start-round` as an argument of the policies built from `rules`; no argument if it is not given."""
     if start_round is None:
         return {}
     if not rules:

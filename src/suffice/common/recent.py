@@ -1,4 +1,4 @@
-"""Remember a limited number of recent texts, to detect repeated ones."""
+"""Remember a limited number of recent texts, to detect repeated texts."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def frame_of(arrow: Any, library: Library | None) -> Any:
 
 
 def notebook_html(lead: str, tables: Sequence[Table]) -> str:
-    """Return a result for a notebook: the leading sentence, the first table, and the others to unfold."""
+    """Return a result for a notebook: the leading sentence, the first table, and further tables to unfold."""
     first, *others = tables
     leading = f"<p><strong>{escape(lead)}</strong></p>" if lead else ""
     more = (

@@ -182,7 +182,7 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
 
 
 def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the sliders that fit into `room` bytes (at least the first), and the number of omitted ones."""
+    """Return the sliders that fit into `room` bytes (at least the first slider), and the number of omitted sliders."""
     sliders: list[dict[str, Any]] = []
     if cell.prepared.cut.any():  # at nearly every threshold, some question would continue beyond the recording
         return sliders, 0

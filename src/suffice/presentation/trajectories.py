@@ -34,8 +34,8 @@ class Stopped:
 
     Attributes:
         full: Position of the full budget's answer; -1 if the full budget has no answer, or if a rule cut the recording.
-        differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
-            the full budget never ran.
+        differs: Mask of the questions for which policy and full budget return different answers (as normalised text);
+            False if the full budget never ran.
     """
 
     policy: Policy

@@ -242,7 +242,7 @@ def lead(votes: float) -> Rule:
 def error_of_lead(votes: float, p: float) -> float:
     """Return the error rate of a vote between two answers that stops at a lead of `votes`.
 
-    If samples are unlimited, it is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
+    If samples are unlimited, the error rate is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
 
     >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
     [0.3, 0.155, 0.073, 0.033]

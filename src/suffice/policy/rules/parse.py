@@ -167,7 +167,7 @@ def _span(node: ast.expr, text: str) -> tuple[int, int]:
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
-    """Return the span of the text that Python's parser rejects; if the text is incomplete, an empty span at its end."""
+    """Return the span of the text that Python's parser rejects; for an incomplete text, return an empty span at the end."""
     if not error.offset or not error.lineno:
         return len(text.rstrip()), len(text.rstrip())
     last = (error.end_lineno or error.lineno, (error.end_offset or 0) - 1)

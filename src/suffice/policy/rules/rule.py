@@ -17,7 +17,7 @@ class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.
 
     To write your own rule, define a frozen dataclass with the method `fires`, and with `signals` if it reads columns
-    itself. Rules in its fields are found automatically.  The text of a rule, ``str(rule)``, specifies it completely:
+    itself. Rules in its fields are found automatically.  The text of a rule, ``str(rule)``, specifies the rule completely:
     ``parse_rule(str(rule)) == rule``. By default the text is a call of the name that `register_rule` gave to the class,
     with the fields as arguments.
     """
@@ -137,7 +137,7 @@ class Members(Rule):
 
 
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
-    """Return the rounds at which members read each signal when they are evaluated in order; see `Rule.reads`.
+    """Return the rounds at which each signal is read when the members are evaluated in order; see `Rule.reads`.
 
     At rounds where a member evaluates to `settled_by`, later members read nothing.
     """

@@ -195,7 +195,7 @@ class Policy(Derivation, Displayed):
 
         Args:
             raw: Raw columns: measured signals, and ``cost.COMPONENT.KIND`` for the signals that add up costs.
-                `answer_column` and `vote_columns` may be among them; otherwise they are computed from the answers.
+                `answer_column` and `vote_columns` may be among them; if they are missing, they are computed from the answers.
 
         Raises:
             UnknownSignalError: A column that the policy reads is missing.

@@ -50,7 +50,7 @@ class Session:
         depends: The present configuration (`model`, `prompt_id`, ...), which is compared with the configuration of the
             policy's fit; None = unknown.
         capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`. `Policy.check`
-            checks them at once, and rounds are then only checked for signals of the host. None = unknown.
+            checks the capabilities at once, so rounds are only checked for signals of the host. None = unknown.
         audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
         question_id: The id of the question, by which an audit draws.

@@ -26,7 +26,7 @@ class SessionState:
         unproven: The signals whose presence has not been checked in any round yet.
         decision: The final decision; None while the loop continues.
         draw: Whether an audit drew the question; None without an audit.
-        ended: The reason why the host ended the question, or its audit; None if it did not.
+        ended: The reason why the host ended the question, or its audit; None if the host ended neither.
     """
 
     policy: Policy

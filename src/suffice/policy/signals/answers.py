@@ -71,8 +71,9 @@ def answer_stable(rounds: Sequence[Round]) -> float:
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
-    It ranges from 0 (no word in common) to 1 (the same words equally often, in any order). Both answers are normalised
-    as for the metric F1. It takes linear time, so it also suits long drafts. NaN where `answer_stable` is NaN.
+    The signal ranges from 0 (no word in common) to 1 (the same words equally often, in any order). Both answers are
+    normalised as for the metric F1. The computation takes linear time, so the signal also suits long drafts. NaN where
+    `answer_stable` is NaN.
 
     >>> earlier, later = (Round(index=r, answer=text) for r, text in ((1, "It lies in Oslo."), (2, "It lies near Oslo.")))
     >>> answer_f1_previous([earlier, later])

@@ -164,7 +164,7 @@ class Located:
     Attributes:
         answer: The answer, converted from `AnswerPosition.form`; None if the reply has no answer at the position.
         answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
-            (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
+            (`":Paris"`).  None if there are no tokens, or if the tokens of the answer cannot be determined with certainty.
         start: Index of the answer's first character in the text; -1 without an answer.
         end: Index after the answer's last character; -1 without an answer. `text[start:end]` is the answer as written;
             in JSON, it is the literal of the answer.

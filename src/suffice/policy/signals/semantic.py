@@ -222,8 +222,8 @@ _MARKS = frozenset(f"signals.{name}" for name in ("information_score", *EQUAL_WE
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
-    It is computed from the marks in `Round.signals`, with equal weights; NaN if a mark is missing. A judge with other
-    weights puts `information_score` itself into `Round.signals`.
+    The signal is computed from the marks in `Round.signals`, with equal weights; NaN if a mark is missing. A judge whose
+    weights are not equal puts `information_score` itself into `Round.signals`.
     """
     signals = rounds[-1].signals
     if "information_score" in signals:
@@ -254,7 +254,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 
-    In a loop without a writer, it counts the tokens of the generator. NaN where unknown.
+    In a loop without a writer, the signal counts the tokens of the generator. NaN where the number is unknown.
     """
     costs = rounds[-1].costs
     return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)

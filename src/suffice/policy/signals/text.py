@@ -145,7 +145,8 @@ def answer_line(text: str, start: int, marker: str) -> Span | None:
 def _clean(text: str, start: int, end: int) -> Span | None:
     """Return the span without surrounding white space, quotes and markdown; None if nothing is left.
 
-    It works on indices, because copying the text for each of many layers would take quadratic time in a long reply.
+    This function works on indices, because copying the text for each of many layers would take quadratic time in a long
+    reply.
     """
     while True:
         while start < end and text[start].isspace():
@@ -188,8 +189,8 @@ _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*")
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
     """Return the value of the first key `field` in JSON from `start` on, with its span.
 
-    If there is no such key and `field` contains points, it is a path of keys: ``a.b`` is the value of `b` in the object
-    `a`. Text around the JSON is skipped, and the JSON may be cut off after the value. Only strings, numbers and
+    If there is no such key and `field` contains points, `field` is read as a path of keys: ``a.b`` is the value of `b` in
+    the object `a`. Text around the JSON is skipped, and the JSON may be cut off after the value. Only strings, numbers and
     booleans count as values; null, arrays, objects and unterminated strings do not.
     """
     place = _value_of(text, field, text.find("{", start), anywhere=True)

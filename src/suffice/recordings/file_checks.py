@@ -1,4 +1,4 @@
-"""Check a recording's file: that its rows fit into memory before they are read, and the checksums while they are read.
+"""Check a recording's file: before rows are read, check that they fit into memory; while reading, check the checksums.
 
 Parquet stores a repeated text once. So a file of some kilobytes may contain thousands of rows of megabytes each, and
 its metadata does not show this. The size is therefore computed by reading each text as a reference to the stored text.

@@ -205,7 +205,7 @@ class OpenFile(OpenRecording):
         columns: Sequence[str] | None = None,
         digests: Mapping[str, ColumnDigest] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups, and add them to `digests`.
+        """Yield the rows of the row groups `groups`, and add the rows to the checksums in `digests`.
 
         The checksums are compared after the last row.
         """

@@ -139,7 +139,7 @@ def _own_parts(folder: Path) -> list[Path]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder's compaction; it also ends with the process."""
+    """Hold the lock of a folder's compaction during the block; the lock also ends if the process ends."""
     path = folder / _LOCK
     try:
         with path.open("ab") as file:
@@ -157,7 +157,7 @@ def _has_journal(part: Path) -> bool:
 
 
 def _seal_ended(part: Path, idle_s: float) -> None:
-    """Move the questions of an ended process into the file of its part, and remove the journal if this empties it."""
+    """Move the questions of an ended process into the file of its part; remove the journal if it is then empty."""
     journal = RoundJournal(part, is_part=True)
     with suppress(FileNotFoundError, SealedError):  # the part's own process sealed it meanwhile
         is_idle = time.time() - journal.path.stat().st_mtime >= idle_s

@@ -175,7 +175,7 @@ class RoundJournal(RoundWriter):
             return None if rounds is None else len(rounds)
 
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Write changes as one record, together with those of other threads of this process."""
+        """Write changes as one record; commit it together with the records of waiting threads of this process."""
         if changes:
             self._writers().commit(changes, self._commit_all)
 

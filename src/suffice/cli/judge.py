@@ -99,7 +99,7 @@ class Judging(models.Endpoint):
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
         """Yield the judge, with the cache file of its replies.
 
-        Each shard has a file of its own.  Without a shard, one file takes up the replies of all shards.
+        Each shard has its own file.  A command without a shard has one file, into which the replies of all shards are copied.
         """
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")

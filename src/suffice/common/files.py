@@ -242,7 +242,7 @@ def make_folder(path: str | Path) -> None:
 def locking(folder: Path, what: str) -> Iterator[None]:
     """Let only one process at a time run the block for a folder; all other processes wait, and log that they wait for `what`.
 
-    The lock is on the file `.lock`, which is not removed.  It is released after the block, or by the system if the process
+    The lock is on the file `.lock`, which is not removed.  The lock is released after the block, or by the system if the process
     is killed.  If the file system has no locks, no process waits, and this is logged.
     """
     try:

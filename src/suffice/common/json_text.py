@@ -117,7 +117,7 @@ def values_in(text: str) -> Iterator[Any]:
 
 
 def cut_document(text: str) -> Any:
-    """Return the value of a JSON document whose end is missing, without its last item; None if nothing can be read.
+    """Return the value of a JSON document whose end is missing, without the document's last item; None if nothing can be read.
 
     >>> cut_document('{"runs": [{"id": 1}, {"id": 2, "na')
     {'runs': [{'id': 1}, {'id': 2}]}

@@ -1,7 +1,7 @@
 """Start processes: pools that run a function over parts, and programs of this interpreter.
 
-All processes of Suffice are started here, so that none imports modules from its working directory, which may come from somebody
-else.
+All processes of Suffice are started here, so that no process imports modules from its working directory, whose files may come
+from somebody else.
 """
 
 from __future__ import annotations

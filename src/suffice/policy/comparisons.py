@@ -185,9 +185,9 @@ def _ask_about_comma(texts: Collection[str], pairs: Pairs) -> None:
 
 
 def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
-    """Raise if sentences with mostly different words would be equal because they contain the same single number.
+    """Raise if pairs of sentences with mostly different words would be equal as numbers: each contains only this number.
 
-    If the gold answers are long sentences themselves, as in summaries, the number of different words does not matter.
+    If the gold answers are long sentences themselves, as in summaries, pairs with mostly equal words count, too.
     """
     words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
     least = _PHRASE if are_golds else _SENTENCE
@@ -335,7 +335,7 @@ def _is_number(text: str) -> bool:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits; unlike `chosen_normalizer`, compare no pairs of answers.
+    r"""Return the normalizer that fits `golds`, or `answers` if `golds` is empty; unlike `chosen_normalizer`, compare no pairs.
 
     >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
     ('letter', 'date', 'qa')

@@ -125,7 +125,7 @@ def register_metric(name: str) -> Callable[[_Metric], _Metric]:
     1.0
 
     Args:
-        name: The column: an ASCII identifier that no other metric has.
+        name: The name of the metric and of its column: an ASCII identifier that no other metric has.
 
     Raises:
         DataError: The name is taken, or is not an identifier.

@@ -87,7 +87,7 @@ class Cost:
         cached_tokens: Input tokens read from a prefix cache, count.
         output_tokens: Generated tokens, count.
         seconds: Wall-clock time, seconds.
-        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to one that lasts five
+        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to a cache that lasts five
             minutes.
         written_1h_tokens: Number of uncached tokens that were written to a cache that lasts an hour.
     """

@@ -90,7 +90,7 @@ class Reply:
     """A component's reply in one round; the component is a model, a gate, a critic, a judge or an embedder.
 
     Attributes:
-        answer: The answer extracted from the text; None if there is none.
+        answer: The answer extracted from the text; None if the text has no answer.
         text: The generated text, unchanged.
         tokens: Generated tokens with log-probabilities; None if the endpoint gives none.
         answer_tokens: The run of `tokens` that spells the answer, from its first token that is not white space; None if
@@ -186,8 +186,8 @@ class Round:
         Args:
             response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's client, or
                 a reply of LiteLLM, each as an object or as a dict of its JSON. Or an assistant's message with `role`
-                and `content`, or plain text.  A response that only calls tools has no answer, and neither has one that
-                was cut off by `length`, a filter or an error.
+                and `content`, or plain text.  A response that only calls tools has no answer. Nor has a response that was
+                cut off by `length`, a filter or an error.
             index: The round.
             position: The position of the answer in the text, an `AnswerPosition`; None = the whole text after any
                 thinking block.

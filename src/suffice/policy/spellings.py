@@ -1,4 +1,4 @@
-"""Choose a comparison for answers that are spelled in two ways, such as 8:05 and 08:05, or ask which one is meant."""
+"""Choose a comparison for answers that are spelled in two ways, such as 8:05 and 08:05, or ask the user to choose it."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class Constant(Tagged):
 class PiecewiseLinear(Tagged):
     """The isotonic map: linear between knots and constant beyond the outermost knots.
 
-    scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
-    silently never stop there.
+    scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: with such a map, a policy
+    would silently never stop there.
 
     Attributes:
         x: Knots, increasing, in the signal's unit.
@@ -185,7 +185,7 @@ class Calibrator:
         signal: The raw signal.
         method: `isotonic` or `platt`.
         per_round: Whether each round has its own map, instead of one for all rounds.
-        unseen_round: What to do at a round that was not fitted: `error`, or use the map of the `nearest` fitted round.
+        unseen_round: The reaction to a round that was not fitted: `error`, or `nearest` (use the nearest fitted round's map).
         target: The name of the column of outcomes that the maps were fitted to, for reports.
         maps: Fitted maps by round; the key -1 holds the map for all rounds.
         rounds_fitted: Number of rows with a defined signal, by round.
@@ -211,8 +211,8 @@ class Calibrator:
         """Fit the maps, and return a fitted copy.
 
         Args:
-            values: Raw signal, shape ``(..., n_rounds)``; NaN rows are left out.
-            target: Outcome in [0, 1], same shape; NaN rows are left out.
+            values: Raw signal, shape ``(..., n_rounds)``. Rounds with a NaN signal are left out.
+            target: Outcome in [0, 1], same shape. Rounds with a NaN outcome are left out.
             index: The round of each entry of the last axis, shape ``(n_rounds,)``.
             weights: Positive weights, same shape as `values`; None = 1.
 

@@ -128,8 +128,8 @@ def checked(rounds: float) -> Rule:
 def loopgain(target: float | None = None) -> Rule:
     """Return LoopGain's rule: stop when the target error is reached or errors no longer fall.
 
-    This is version 0.1, which LoopGain's benchmark uses. Its program then returns the best round, like the selector
-    `min_check_error`.
+    This is version 0.1, which LoopGain's benchmark uses. After the stop, LoopGain's program returns the best round, like
+    the selector `min_check_error`.
 
     >>> print(loopgain(0.5))
     (check_error <= 0.5) | (error_gain >= 0.95)
@@ -174,7 +174,7 @@ def adaptive_rag() -> Rule:
 def adaptive_consistency(confidence: float = 0.95) -> Rule:
     """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with a given posterior probability.
 
-    It uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3). For the Dirichlet
+    The rule uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3). For the Dirichlet
     posterior, use the rule ``posterior_plurality >= 0.95``.
     """
     return signal("posterior_majority") >= confidence
@@ -204,7 +204,7 @@ def dsc(confidence: float = 0.95) -> Rule:
     """Return the rule of difficulty-adaptive self-consistency (DSC, Wang et al., 2025): take one sample of an easy question.
 
     Other questions first get the number of samples in the signal `allocated`, and then further windows of four, until
-    the leading answer beats the runner-up as in `adaptive_consistency`. This is also checked after the first four
+    the leading answer beats the runner-up as in `adaptive_consistency`. The lead is also checked after the first four
     samples. `allocated` is fitted on tune questions (`suffice calibrate`). In the paper, the one sample of an easy
     question is decoded greedily; here it is the first sample.
     """
@@ -217,8 +217,8 @@ def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
     """Return the rule of reasoning-aware self-consistency: stop once `buffer` samples score at least `threshold` (Wan et al., 2024).
 
     The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The
-    authors let only samples with such a score vote, weighted by their scores; the selector ``rasc(threshold)`` does the
-    same.
+    authors let only samples that score at least `threshold` vote, weighted by their scores; the selector
+    ``rasc(threshold)`` does the same.
 
     >>> print(rasc())
     times((rationale_score >= 0.5), 5)
@@ -279,7 +279,7 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
     Args:
         answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
             samples plus one, since no more answers can appear than samples.
-        delta: The largest share of questions with such an error, in (0, 1).
+        delta: The largest share of questions that end with an answer which is not the model's most likely one, in (0, 1).
     """
     if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
         raise RuleSyntaxError(

@@ -50,9 +50,9 @@ def register_rule(name: str, build: Any = None) -> Any:
 
     `register_rule` can also be used as a decorator.
 
-    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  In that call, the name of a
-    signal is passed as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is
-    a class, ``str(rule)`` must be such a call: ``parse_rule(str(rule)) == rule``.
+    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  `build` gets the name of a
+    signal as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is a class,
+    ``str(rule)`` must have the form ``name(argument, ...)``, with ``parse_rule(str(rule)) == rule``.
 
     >>> @register_rule("sure")
     ... def sure(least=0.9):

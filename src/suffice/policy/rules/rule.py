@@ -104,7 +104,7 @@ def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several results of `Rule.reads`, in the order in which the last round reads the signals."""
+    """Return the union of several results of `Rule.reads`; its keys are in the order in which the last round reads them."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():

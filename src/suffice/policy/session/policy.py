@@ -215,8 +215,8 @@ class Policy(Derivation, Displayed):
         """Raise if the policy was fitted with a different model, prompt or embedder than the present one.
 
         Args:
-            running: The present configuration, by the names of `depends`; names in only one of the two are not
-                compared.
+            running: The present configuration, by the names of `depends`. Names that only one of the two configurations
+                has are not compared.
 
         Raises:
             ConfigMismatchError: The configurations contradict each other.

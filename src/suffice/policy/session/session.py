@@ -379,7 +379,7 @@ class Session:
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """Check that the last round has valid values of the signals that the policy reads for the first time."""
+        """Check the signals that the policy now reads for the first time: the last round must have valid values of them."""
         observed = self.rounds[-1]
         if not (observed.answer or "").strip():  # a failed reply does not show what the host can provide
             return

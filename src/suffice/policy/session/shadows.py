@@ -11,7 +11,7 @@ from suffice.policy.session.policy import Policy
 
 
 class Following(Protocol):
-    """The interface of a session that a shadow needs."""
+    """The attributes and methods of a session that shadows use."""
 
     @property
     def policy(self) -> Policy:

@@ -25,7 +25,7 @@ class SessionState:
         missing: The reaction to a round that lacks a signal which the policy reads.
         unproven: The signals whose presence has not been checked in any round yet.
         decision: The final decision; None while the loop continues.
-        draw: Whether an audit drew the question; None without an audit.
+        draw: The audit's draw of the question; None without an audit.
         ended: The reason why the host ended the question, or its audit; None if the host ended neither.
     """
 

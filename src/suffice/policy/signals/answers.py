@@ -55,7 +55,7 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
-    1.0 or 0.0; NaN before round 2 and if one of the two answers is missing. It compares the keys of
+    1.0 or 0.0; NaN before round 2 and if one of the two answers is missing. Answers are compared by their keys from
     `suffice.policy.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
@@ -89,7 +89,7 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
-    It compares the first 1,000 characters of the keys that `answer_stable` compares, because the ratio takes quadratic
+    Only the first 1,000 characters of the keys that `answer_stable` compares are used, because the ratio takes quadratic
     time. NaN where `answer_stable` is NaN.
     """
     pair = _last_two_answers(rounds)

@@ -38,10 +38,10 @@ class Signal:
         needs: Capabilities that the model or the host must provide, as named in `Answerer.capabilities`.
         source: Paper and section.
         component: The component whose call produces the signal; "" if the signal is free.
-        first_round: The first round at which the signal may be defined; reading it earlier costs nothing.
+        first_round: The first round at which the signal may be defined; reading the signal in an earlier round costs nothing.
         last_round: The last round at which the signal may be defined; None = no limit.
         lookback: Number of earlier rounds that the signal reads; `EVERY_ROUND` = all of them.
-        fitted: Whether it needs state fitted on tune questions.
+        fitted: Whether the signal needs state fitted on tune questions.
         clip: Whether values out of range, even infinite ones, are clipped to the range instead of being undefined.
         on_demand: Whether the signal is computed only where a policy reads it, so that a recording does not contain it
             unasked.

@@ -191,8 +191,8 @@ class AnswerPosition:
           before its colon is allowed (`**answer**:`).
         - `start`: at the start of the generation, because the prompt ends with the marker `text`. If the model repeats
           the marker, the answer begins after it.
-        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text; if there is no such
-          key and `text` has points, it is a path: `result.city` is the `city` in the first `result`.
+        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text. If there is no such
+          key and `text` has points, `text` is read as a path: `result.city` is the `city` in the first `result`.
         - `tool`: like `json`, but in the arguments of a tool call; pass `locate` the string of arguments.
         - `whole`: the whole reply after any thinking block, without surrounding white space, such as a draft of several
           paragraphs.

@@ -47,8 +47,8 @@ _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return the cosine distance between two embeddings: 0 = same direction, 1 = unrelated, 2 = opposite.
 
-    A zero vector, the embedding of an empty draft, has the distance 1.0 from every embedding, so it never counts as
-    converged.
+    A zero vector, the embedding of an empty draft, has the distance 1.0 from every embedding, so an empty draft never
+    counts as converged.
 
     >>> semantic_distance([1.0, 0.0], [0.0, 2.0]), semantic_distance([3.0, 4.0], [3.0, 4.0])
     (1.0, 0.0)
@@ -171,7 +171,7 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
 def semantic_novelty(rounds: Sequence[Round]) -> float:
     """Cosine distance from this draft, or stretch of thought, to the most similar earlier one.
 
-    It is low where a model repeats something that it said in any earlier round. NaN at the first round, without a text,
+    The distance is low where a model repeats something from any earlier round. NaN at the first round, without a text,
     and where an embedding is missing.
 
     >>> thoughts = [Round(index=i, thinking="so", embedding=np.array(e)) for i, e in enumerate(([1, 0], [0, 1], [2, 0]), 1)]

@@ -121,7 +121,7 @@ class Idf(FittedState):
 class ZScore(FittedState):
     """A shift and a scale, fitted over questions, for the signal `top_score_z`.
 
-    It is a pure function of the column `top_score`, so a recording needs only that column.
+    The signal is a pure function of the column `top_score`, so a recording needs only that column.
 
     >>> z = ZScore.fit([1.0, 3.0])
     >>> z

@@ -38,7 +38,7 @@ _CONFIDENCE_MARKS = frozenset("12345")
 def strip_thinking(text: str) -> tuple[int, str]:
     """Return the position at which the visible part of a generated text starts, and this part.
 
-    It knows the tags `<think>`, `<thinking>` and `<thought>` (even if the opening tag was in the prompt), `[THINK]`,
+    This function knows the tags `<think>`, `<thinking>`, `<thought>` (even if the opening tag was in the prompt), `[THINK]`
     and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while thinking
     has no visible part: `(len(text), "")`.
 

@@ -159,7 +159,7 @@ def _beta_table(n: int) -> Floats:
 
 
 def _evidence(tally: _VoteTally) -> Floats:
-    """Return the log of the prior-posterior ratio at p = 1/2; p is the share of the leading answer against the runner-up.
+    """Return the log of the prior-posterior ratio at p = 1/2; p is the leader's share of its and the runner-up's votes.
 
     The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
     """

@@ -253,7 +253,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 def _seal_of(*parts: Any) -> str:
     """Return a checksum of JSON-ready values.
 
-    It is stored with each row, because sqlite has no checksums.
+    The checksum of each row is stored with the row, because sqlite has no checksums.
 
     >>> _seal_of("q1", 2, {"answer": "Oslo"})
     'f3047d80'

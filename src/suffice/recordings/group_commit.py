@@ -18,10 +18,10 @@ class Write:
     """A write that waits to be committed.
 
     Attributes:
-        error: The reason why the write was rejected; None if it was not.
-        turn: An event that is set when the write is committed or rejected, or when its thread must commit all waiting
-            writes.
-        leads: Whether its thread must commit all waiting writes.
+        error: The reason why the write was rejected; None if it was not rejected.
+        turn: An event that is set when the write is committed or rejected, or when the write's thread must commit all
+            waiting writes.
+        leads: Whether the write's thread must commit all waiting writes.
     """
 
     value: Any
@@ -39,7 +39,7 @@ class Writers:
     Attributes:
         lock: Held while a thread has the file open for writing. Threads of a process queue for this lock, whereas
             processes poll for the lock of the file, with ever longer pauses.
-        known: The knowledge of the last writer about the file; None before the first write.
+        known: The content of the file as the last writer knew it; None before the first write.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class MergeSummary(Result):
     Attributes:
         path: The recording that was written.
         sources: Number of questions by file.
-        questions: Number of recorded questions; a question with several prompts counts once for each.
+        questions: Number of recorded questions; a question with several prompts counts once for each prompt.
         rounds: Number of rounds of these questions.
         prompts: The prompts, if there are several.
         failed: Questions that failed while recording.
@@ -110,8 +110,8 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
         paths: The recordings, at least two, or one folder of parts.
 
     Raises:
-        ConfigMismatchError: The files were recorded with other models, retrievers, rounds or settings; only the prompt
-            may differ.
+        ConfigMismatchError: The files were recorded with different models, retrievers, rounds or settings. Only the
+            prompts may differ.
         DataError: A question is in two files of one prompt, a recording is unfinished, or `out` exists and did not come from
             a merge.
         SchemaError: A file is damaged, or is not a recording.

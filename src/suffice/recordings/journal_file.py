@@ -59,7 +59,7 @@ _locked: WeakSet[io.FileIO] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close inherited files in a forked process; otherwise it would keep the parent's locks after the parent's end."""
+    """Close inherited files in a forked process; otherwise this process would keep the parent's locks after its end."""
     for file in [*_locked]:
         file.close()
 
@@ -380,7 +380,7 @@ class LockedJournal:
         _sync_file(self._file.fileno())
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Replace the file by a new one with these records, in one step or not at all, and close it."""
+        """Replace the file by a new file with these records, in one step or not at all, and close the journal."""
         if sys.platform == "win32":  # Windows does not replace open files
             self.close()
         pieces, seal = [_HEADER], 0

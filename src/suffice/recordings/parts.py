@@ -130,7 +130,7 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, with their names in the whole recording; yield nothing if no row counts."""
+        """Yield the rows of a part that count, with the questions' names in the whole recording; no table if no row counts."""
         some = self.questions[i].applied(table)
         if some.num_rows:
             yield conformed(some, schema)

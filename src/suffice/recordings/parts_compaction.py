@@ -40,7 +40,8 @@ class CompactSummary(Result):
         path: The folder.
         before: Number of parts before the compaction.
         after: Number of parts after the compaction.
-        open: Number of parts with a journal: a process writes to them, or left questions that have not ended.
+        open: Number of parts with a journal, because a process writes to the part, or because a process that ended left
+            questions that have not ended.
     """
 
     path: Path

@@ -81,7 +81,7 @@ class RecordedFile:
         return self.journal
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that contains an open question; None if there is none."""
+        """Return the journal that contains an open question; None if no journal contains it."""
         return None if self.journal.n_rounds(run) is None else self.journal
 
     def save(self) -> None:
@@ -213,7 +213,7 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that contains an open question; None if there is none.
+        """Return the journal that contains an open question; None if no journal contains it.
 
         If the question's part was written on a different machine, its rounds are first copied into a journal of this process.
         """

@@ -45,7 +45,7 @@ class JournalQuestion:
 
     Attributes:
         run: The id of the run, unique among all runs ever recorded.
-        fields: The question's cluster and, once there is a decision, its columns under the key `decision`.
+        fields: The question's cluster and, once there is a decision, the decision's columns under the key `decision`.
         ending: The reason for the end; None while the question is open, or if its process was killed.
         rows: The rows of the question's rounds, in order.
     """
@@ -136,7 +136,7 @@ class RoundJournal(RoundWriter):
 
     Attributes:
         size: The size of the records in bytes, after the last write by this object.
-        n_open: The number of questions that had not ended at that time.
+        n_open: The number of questions that had not ended after that write.
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:

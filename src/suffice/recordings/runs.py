@@ -334,7 +334,7 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return a note if the proxy was not sure which rounds belong to a run, as its column `key` shows.
+    """Return a note if the proxy was not sure which rounds belong to a run, as the recording's column `key` shows.
 
     Such runs may lack rounds, or contain rounds of other runs.
     """

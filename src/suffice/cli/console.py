@@ -145,7 +145,7 @@ def _width_ranges(table: Table) -> list[tuple[int, int]]:
 
 
 def print_table(table: Table, to: Terminal | None = None) -> None:
-    """Print a whole table, and its notes below it, to standard output or another console."""
+    """Print a whole table, with its notes below the table, to the console `to`; by default to standard output."""
     to = console if to is None else to
     if table.title:
         to.print(Text(table.title, style="italic"))
@@ -215,7 +215,7 @@ class Sink:
         self.progress = Progress(total=total, done=done)
 
     def report(self) -> ShardReport | None:
-        """Return the command's progress; None if it has not reported any."""
+        """Return the command's progress; None if the command has not reported progress yet."""
         if self.progress is None:
             return None
         costs = dict(self.progress.costs)  # copied, because the command keeps running

@@ -382,7 +382,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """In a note that says that nothing is left to decide, write options as whole commands, unless it becomes too long."""
+    """If a note says that nothing is left to decide, write its options as commands, unless the note gets too long."""
     if _NO_NEXT not in note:
         return note
 

@@ -222,7 +222,7 @@ def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, 
 
 
 def read_baseline(text: str | None) -> str | Policy | None:
-    """Return the value of `--baseline`: the policy in a file if the value names one, else the text."""
+    """Return the value of `--baseline`: if the value names a file, the policy in this file, else the text."""
     return load_policy(text) if text is not None and Path(text).suffix == ".json" else text
 
 

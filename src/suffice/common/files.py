@@ -49,7 +49,7 @@ def place(path: str | Path) -> Path:
 
     Raises:
         MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
-        DataError: No installed file system opens such a URL, or it contains a password or a query.
+        DataError: No installed file system opens such a URL, or the URL contains a password or a query.
     """
     if not isinstance(path, str):
         return path
@@ -365,7 +365,7 @@ def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def _opened(path: Path, kind: str) -> IO[bytes]:
-    """Open a file with a kind of compression; "" for none."""
+    """Open a file that is compressed in the way that `kind` names; "" = not compressed."""
     if kind == "zstd":
         import pyarrow as pa
 

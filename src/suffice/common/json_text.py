@@ -268,7 +268,7 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
         values: Values by field; only texts, numbers, booleans, lists, objects and literals are checked.
 
     Raises:
-        TypeError: A value has another type.
+        TypeError: A value does not have the type of its field.
     """
     for name, (types, literals) in _checked_types(cls).items():
         if name not in values:

@@ -152,7 +152,8 @@ def over_parts(
 
     Raises:
         DataError: `jobs` is less than 1.
-        SufficeError: The function raised an error for a part, whose name is added; other parts are cancelled.
+        SufficeError: The function raised an error for a part. The part's name is added to the error, and all other parts
+            are cancelled.
         WorkerDiedError: A process was killed.
     """
     if jobs < 1:

@@ -97,7 +97,7 @@ class Result(Displayed):
     """Base of an evaluation's figures; a subclass adds fields and defines `table` or, for several, `tables`.
 
     Attributes:
-        json_first: Names of properties that come before the fields in its JSON.
+        json_first: Names of properties that come before the fields in the result's JSON.
     """
 
     json_first: ClassVar[tuple[str, ...]] = ()

@@ -131,8 +131,8 @@ class Table:
     """A table with its raw values.
 
     Attributes:
-        rows: One value for each column: text, a number (NaN or None = undefined), a triple for an interval, or a pair for
-            the range of an unknown value.
+        rows: The rows, with one value for each column: text, a number (NaN or None = undefined), a triple for an interval,
+            or a pair for the range of an unknown value.
     """
 
     title: str

@@ -46,7 +46,7 @@ def html_table(table: Table, *, caption: bool = True) -> str:
 
     Args:
         table: The table.
-        caption: Whether to show its title; otherwise only screen readers read it.
+        caption: Whether to show the table's title; otherwise only screen readers read the title.
     """
     title = escape(table.title)
     heads = "".join(f'<th scope="col"{_numeric(column)}>{escape(column.name)}</th>' for column in table.columns)

@@ -33,7 +33,7 @@ from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """A part that another evaluation adds to a page, before the parts that every report contains.
+    """A part that an evaluation other than the replay adds to a page, before the parts that every report contains.
 
     Attributes:
         sentences: The results of the evaluation, the most important first.
@@ -98,7 +98,7 @@ class ReportCell:
     """One recording with the policies that were replayed on it.
 
     Attributes:
-        name: Its name in the report.
+        name: The recording's name in the report.
         result: The replay.
         prepared: The recording as replayed, without failed questions.
         policies: The policies, in the order of the result's first rows.

@@ -129,7 +129,7 @@ class _Declared:
     def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
         """Return the options as arguments of `decide`.
 
-        Values of suffice.toml are left out if they do not apply to a later decision or to this metric.
+        A value that comes from suffice.toml is left out if it does not apply to a later decision or to the given metric.
         """
         given = {
             "metric": self.metric,
@@ -236,14 +236,17 @@ def decide_command(
 
 
 def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Table]:
-    """Return the tables of a decision; without `details`, in the words of the decision's sentence."""
+    """Return the tables of a decision; without `details`, their cells use the same words as the decision's sentence."""
     if details:
         return [_with_limits(table, advice.trial) for table in advice.tables()]
     return [_in_words(table, advice.trial, names) for table in advice.tables()]
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:
-    """Write the fixed budgets in a table of the decision as numbers of rounds; other policies keep the names that options take."""
+    """Write the fixed budgets in a table of the decision as numbers of rounds.
+
+    All other policies keep their names, which options accept.
+    """
     noun = "sample" if trial.loop.samples else "round"
     rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)
@@ -346,7 +349,9 @@ def _limited(text: str) -> str:
 
 
 def _limit(text: str, noun: str) -> str:
-    """Write a cell in words if it is a fixed number of rounds, or the present behaviour of the loop.
+    """Write a cell in words if it names a fixed number of rounds or the present behaviour of the loop.
+
+    The caps in any other cell are reworded by `_limited`.
 
     >>> [_limit(text, "round") for text in ("fixed_k(1)", "now: cap 5", "now", "waits for fixed_k(2)")]
     ['at most 1 round', 'keep 5 rounds', 'keep what you have', 'waits for a limit of 2 rounds']
@@ -369,9 +374,9 @@ def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
 
 
 def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels) -> dict[str, Path]:
-    """Write the sheet with the questions to label next; return its path by description.
+    """Write the sheet with the questions to label next; return the sheet's path by description.
 
-    Empty if there are no such questions and no sheet yet.
+    Write nothing and return no path if there is neither a question to label nor an older sheet.
     """
     if ask is None or not (advice.to_label or ask.exists()):
         return {}
@@ -382,7 +387,10 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
 
 
 def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
-    """Return the command that shows the signals of right and wrong answers; "" if the log cannot tell right from wrong."""
+    """Return the command that shows the signals of right and wrong answers.
+
+    If the log does not show which answers are right, return "".
+    """
     metric = advice.trial.metric
     if advice.trial.unjudged or abandoned(metric) or not has_outcome(recording, metric):
         return ""
@@ -396,7 +404,7 @@ def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
 
 
 def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
-    """Return the decision to continue: the named one, or the one in the target file."""
+    """Return the decision to continue: that in the file `previous` if it is given, or else that in the target file."""
     if previous is not None:
         return Advice.load(previous)
     earlier = Advice.load(target)  # continue it, because starting anew until the answer pleases would not be evidence

@@ -35,7 +35,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Approval:
-    """The approval that a folder's file may send a key to a host.
+    """The user's permission that the `suffice.toml` of a folder may send a key to a host.
 
     Attributes:
         folder: The absolute path of the folder; empty for an approval by the environment, which holds in every folder.
@@ -55,7 +55,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address that `checked_url` returned can only be this machine.
+    """Return True if an address that `checked_url` returned certainly belongs to this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)
@@ -111,11 +111,11 @@ def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
 def check_approved(context: Any) -> None:
     """Ask the user for the approval that the running command needs, or raise.
 
-    An approval is needed if `suffice.toml` names the key, or names the endpoint to which a key is sent.  None is needed for an
-    endpoint on this machine.
+    An approval is needed if `suffice.toml` names the key, or names the endpoint to which a key is sent.  An endpoint on this
+    machine needs no approval.
 
     Raises:
-        BadParameter: An approval is missing, and there is no user to ask, or the user refuses.
+        BadParameter: An approval is missing, and either there is no user to ask or the user refuses.
     """
     values = context.params
     elsewhere = values.get("on") is not None  # nodes of a cluster may have keys that this process lacks

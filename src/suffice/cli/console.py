@@ -106,7 +106,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def table_view(table: Table, fit: int | None = None) -> Grid:
-    """Convert a table, without its title and notes, to a table of the library rich.
+    """Convert a table, without its title and notes, to a table of the library `rich`.
 
     Args:
         table: The table.
@@ -129,7 +129,7 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
 
 
 def fits(table: Table, width: int) -> bool:
-    """Return whether a table fits into a width if headings and texts, but not numbers, may wrap."""
+    """Return True if a table fits into a width when its headings and texts may wrap and its numbers may not."""
     return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
 
 
@@ -145,7 +145,7 @@ def _width_ranges(table: Table) -> list[tuple[int, int]]:
 
 
 def print_table(table: Table, to: Terminal | None = None) -> None:
-    """Print a whole table, and its notes below it, to standard output or another console."""
+    """Print a whole table, with its notes below the table, to the console `to`; by default to standard output."""
     to = console if to is None else to
     if table.title:
         to.print(Text(table.title, style="italic"))
@@ -215,7 +215,7 @@ class Sink:
         self.progress = Progress(total=total, done=done)
 
     def report(self) -> ShardReport | None:
-        """Return the command's progress; None if it has not reported any."""
+        """Return the command's progress; None if the command has not reported progress yet."""
         if self.progress is None:
             return None
         costs = dict(self.progress.costs)  # copied, because the command keeps running
@@ -234,7 +234,7 @@ _open: list[Sink] = []
 
 
 def current_sink() -> Sink | None:
-    """Return the sink of the running command; None if it has a terminal, or runs outside a worker."""
+    """Return the sink of the running command; None if the command has a terminal, or runs outside a worker."""
     return _open[-1] if _open else None
 
 

@@ -197,7 +197,7 @@ class Retrieval(Search):
 
         Args:
             device: The device of the retriever's models.
-            cache: A file for storing rankings; it is used if a ranking costs more than a look-up.
+            cache: A file for storing rankings. The file is only used if computing a ranking costs more than a look-up.
         """
         from suffice.cli.models import cross_encoder
         from suffice.loops.retrieval.ranking import is_pinned

@@ -166,9 +166,10 @@ def _check_target(policy: Policy, to: str) -> None:
 
 
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
-    """Return a note on the answer position; for a policy that gives runs up, on the returned value instead.
+    """Return a note on the answer position.
 
-    There is no note for policies on thoughts or steps.
+    A policy that gives up runs gets a note on the value that the lines return instead. Policies on thoughts or steps get
+    no note.
     """
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
@@ -176,7 +177,7 @@ def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
 
 
 def _money_notes(policy: Policy) -> list[str]:
-    """Return a note if the policy compares money in another currency than that of prices."""
+    """Return a note if the policy compares money in a currency that is not the currency of prices."""
     currency = spend_currency(policy)
     note = (
         f"the policy compares spend in {currency}, like its log: give what was spent in {currency} (dollars= in the lines takes any currency; in a "
@@ -196,7 +197,7 @@ def _sampling_notes(policy: Policy) -> list[str]:
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:
-    """Return a note on the answer position that the lines use, and on replies without an answer there."""
+    """Return a note on the answer position that the lines use, and on replies that have no answer at this position."""
     position = policy.answer_position
     form = f", written as {position.form}" if position.form else ""
     if position.kind == "whole":

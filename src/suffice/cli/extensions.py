@@ -19,7 +19,7 @@ _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def load_extensions(names: Iterable[str]) -> None:
-    """Import the modules that register signals, rules, metrics and so on: the installed ones, and those in `names`."""
+    """Import the modules that register signals, rules, metrics and so on: the installed extensions, and those in `names`."""
     for entry in installed(EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:

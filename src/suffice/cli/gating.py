@@ -74,7 +74,7 @@ class GateOptions:
 
     @property
     def reads_with(self) -> str | None:
-        """The name of the model that reads the question, used to look up its price; None without a gate."""
+        """The name of the gate's model that reads the question, to look up this model's price; None without a gate."""
         if self.gate is not None and self._is_classifier:
             return str(provided("gates.read_complexity_card")(self.gate)["encoder"]["id"])
         return None if self.probe is None else self.probe.card.model
@@ -92,7 +92,7 @@ class GateOptions:
         return self.gate_model is not None and not self._is_classifier and reads_states
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
-        """Build the gate, or return None if none is declared; `run` has the options of the gate's own local model."""
+        """Build the gate; return None if the options declare no gate. `run` has the options of the gate's own local model."""
         if self.reflects:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
@@ -171,9 +171,9 @@ def encoder_of(name: str, device: str | None = None) -> Embedder:
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Warn on standard error about parts that were fitted on some of these questions.
+    """Warn on standard error about each fitted part, such as a gate, that was fitted on some of `questions`.
 
-    Questions are compared by id or text.
+    Also warn about parts whose fitted questions are unknown. Questions are compared by id or text.
     """
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():

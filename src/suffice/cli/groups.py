@@ -145,8 +145,8 @@ def _values(context: Any, left_out: Collection[str], *, hands_on: bool) -> Itera
     Args:
         context: The command.
         left_out: Parameters to leave out.
-        hands_on: True if another process gets the values. Then values from the environment are included, and settings
-            from the file are marked.
+        hands_on: True if the values are handed to a new process. Then values from the environment are included, and
+            settings from the file are marked.
     """
     sources = {"COMMANDLINE", "DEFAULT_MAP", *(["ENVIRONMENT"] if hands_on else [])}
     for parameter in context.command.params:

@@ -268,7 +268,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return the embedder of answers, or None if none is used; raise if an option does not fit the format."""
+    """Return the embedder of answers; None if answers are not embedded. Raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in {*takes, "outcomes"}]
@@ -341,7 +341,8 @@ def _import_screen(
 ) -> Screen:
     """Return the screen of an import.
 
-    `seen` has the notes that the user saw when confirming the reading; they and the reading are then left out.  None = not asked.
+    `seen` has the notes that the user saw when confirming the reading; these notes and the reading are left out of the
+    screen.  None = the user was not asked.
     """
     is_seen = seen is not None
     noted = [note for note in summary.notes if details or note not in (seen or ())]
@@ -381,7 +382,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """Write the options in a note without a next step as whole commands, unless the note becomes too long."""
+    """If a note says that nothing is left to decide, write its options as commands, unless the note gets too long."""
     if _NO_NEXT not in note:
         return note
 
@@ -394,7 +395,7 @@ def _with_commands(note: str, command: str) -> str:
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:
-    """Return a sentence on the meaning of each column; a column that is both the question and its id is named once.
+    """Return a sentence on the meaning of each column; a column that holds both the question and its id is named once.
 
     >>> _columns_read([ColumnReading(ours="round", theirs="order in 'steps'", how="shape")])
     "Columns read: order in 'steps' as round"
@@ -433,7 +434,7 @@ def _plain_note(text: str) -> str:
 
 
 def _next_step(summary: ImportSummary) -> str:
-    """Return the next command; empty if no round can be saved (a note explains why), or if nothing can be judged."""
+    """Return the next command; "" if no round can be saved (a note explains why), or if no answer can be judged."""
     if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
     are_drafts = any(alarm.name == "drafts" for alarm in summary.alarms)

@@ -133,7 +133,7 @@ def _is_terminal() -> bool:
 
 
 def _asked() -> dict[str, Any]:
-    """Return the user's answers, without empty ones."""
+    """Return the user's answers; empty answers are left out."""
     settings: dict[str, Any] = {}
     for key, question in _QUESTIONS.items():
         if key == "model" and "base-url" not in settings:

@@ -120,7 +120,7 @@ _LOOPS_GIVE = frozenset({"costs", "feedback", "passages", "pool_scores"})
 
 
 def _runnable(name: str, capabilities: frozenset[str]) -> str:
-    """Return `yes` if a loop with these capabilities can use a rule, `after calibration`, or the missing capabilities."""
+    """Say if a loop with these capabilities can use a rule: `yes`, `after calibration`, or `no` with what is missing."""
     entry = NAMED_RULES[name]
     policy = Policy(rule=parse_rule(name if 0 in entry.arity else f"{name}(3)"))
     needs: frozenset[str] = frozenset()

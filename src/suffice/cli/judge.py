@@ -99,7 +99,7 @@ class Judging(models.Endpoint):
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
         """Yield the judge, with the cache file of its replies.
 
-        Each shard has a file of its own.  Without a shard, one file takes up the replies of all shards.
+        Each shard has its own file.  A command without a shard has one file, into which the replies of all shards are copied.
         """
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
@@ -141,7 +141,7 @@ class Judging(models.Endpoint):
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
-        """Return the passages of the data set and the corpus by id; from a store, only those that the recording names."""
+        """Return the passages of the data set and the corpus by id; of a store, return only passages that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}

@@ -77,8 +77,9 @@ class LocalRun:
         """Raise if an option of this group was given although no language model runs on this machine.
 
         Args:
-            remedy: Advice for the message: an option that opens such a model.
-            *useful: Options that have another use here: `device`, if a reranker or an encoder runs on this machine.
+            remedy: Advice for the message, such as an option that runs a language model on this machine.
+            *useful: Options that this command uses for something else: `device`, if a reranker or an encoder runs on this
+                machine.
         """
         unused = [option for field, option in given_fields(self).items() if field not in useful]
         if unused:
@@ -109,7 +110,7 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
 
     Args:
         text: The folder, id, or id with revision.
-        revision: A revision from another option.
+        revision: The revision that a separate option gives, for a `text` without a revision.
     """
     name, at, own = text.partition("@")
     if not at or Path(text).exists():

@@ -362,7 +362,7 @@ class Signals(Judge):
         """Return the enrichers for the setting `own-signal`; they need additional passes of the answering model.
 
         Raises:
-            BadParameter: The setting names another signal.
+            BadParameter: The setting names a signal that is not in `OWN_SIGNALS`.
             DataError: The model does not run on this machine.
         """
         names = list(dict.fromkeys(self.own_signal or ()))
@@ -409,7 +409,10 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 
 def api_key(variable: str) -> str | None:
-    """Return the key in an environment variable; None if the default variable is unset, since local servers need no key."""
+    """Return the key in an environment variable.
+
+    If the variable is the default one and is unset, return None, since local servers need no key.
+    """
     check_key_variable(variable, "--api-key-env")
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:
@@ -422,7 +425,10 @@ def api_key(variable: str) -> str | None:
 
 
 def build_embedder(name: str, device: str | None = None) -> Embedder | None:
-    """Return the embedder of drafts: the packaged one, a sentence-transformers model, or None."""
+    """Return the embedder of drafts for a name: the packaged one for `minilm`, None for `none`.
+
+    Any other name is that of a sentence-transformers model.
+    """
     if name == "none":
         return None
     if name == "minilm":

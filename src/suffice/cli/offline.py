@@ -238,7 +238,7 @@ def _source(path: Path, where: Sequence[str] | None, *, in_blocks: bool) -> Reco
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:
     """Return the screen with the outcomes of a replay.
 
-    Columns that follow from others, such as quantiles and differences of calls, need `--details`.
+    Columns that follow from other columns, such as quantiles and differences of calls, are shown only with `--details`.
     """
     outcomes, *others = replay_tables(result)
     names = (column.name for column in outcomes.columns)

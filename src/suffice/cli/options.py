@@ -138,7 +138,7 @@ class Pricing:
         return list_price(self.model).price
 
     def of(self, recording: Recording) -> Price | dict[str, Price] | None:
-        """Return the prices of the recorded components; None if none are given."""
+        """Return the prices of the recorded components; None if the options give no prices."""
         if self.prices is None and self.model is None:
             return None
         from suffice.evaluation.replay import prices_of
@@ -208,7 +208,7 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return the arguments that the setting `start-round` adds to the policies of rules."""
+    """Return the setting `start-round` as an argument of the policies built from `rules`; no argument if it is not given."""
     if start_round is None:
         return {}
     if not rules:
@@ -222,7 +222,7 @@ def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, 
 
 
 def read_baseline(text: str | None) -> str | Policy | None:
-    """Return the value of `--baseline`: the policy in a file if the value names one, else the text."""
+    """Return the value of `--baseline`: if the value names a file, the policy in this file, else the text."""
     return load_policy(text) if text is not None and Path(text).suffix == ".json" else text
 
 
@@ -265,12 +265,12 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
 
 
 def chosen_questions(path: Path, given: Sequence[str] | None) -> Recording | Path:
-    """Return the questions of a stored recording that `--where` chooses, or its path if it is not given."""
+    """Return the questions of a stored recording that `--where` chooses; without `--where`, return the recording's path."""
     return chosen_loop(read_recording(path), given) if given else path
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
-    """Return the tune questions that `--where` chooses; filters on columns that they lack are ignored."""
+    """Return the tune questions that `--where` chooses; filters on columns that the tune recording lacks are ignored."""
     if tune is None:
         return None
     wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}

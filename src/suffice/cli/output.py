@@ -103,7 +103,7 @@ class Screen:
             say(text)
 
     def _brief(self, lines: int, every_note: Sequence[str]) -> None:
-        """Print the parts that fit into a number of lines, and a hint at `--details` if any is left out."""
+        """Print the parts that fit into a number of lines; if a part is left out, also print a hint at `--details`."""
         width = min(COLUMNS, console.width)
         head = _wrapped([line for text in self.sentences[:1] for line in text.splitlines()], width)
         for line in head:
@@ -173,7 +173,7 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int, *, n_left: int = 0) -> None:
-    """Print a table and an empty line; if rows are left out, the line has their number instead."""
+    """Print a table and an empty line; if rows are left out, print their number instead of the empty line."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)

@@ -61,7 +61,7 @@ class Setting(OptionInfo):
         Args:
             table: The setting's table in the file.
             name: The setting's name in the file and after `--set`.
-            off: The name of the former option that switched the setting off, if that was not ``--no-NAME``.
+            off: The name of the former option that switched the setting off, if its name was not ``--no-NAME``.
             **more: Arguments of typer's `Option`: `help`, `min`, `max`, `parser`, `metavar`.
         """
         super().__init__(default=..., param_decls=(f"--{name}",), **more)
@@ -110,7 +110,7 @@ class SettingParameter(TyperOption):
         return super().consume_value(ctx, {**opts, **given})
 
     def process_value(self, ctx: Any, value: Any) -> Any:
-        """Convert the value to its type; an error names the place where it was given."""
+        """Convert the value to its type; an error names the place where the value was given."""
         is_of_file = is_from_file(ctx, str(self.name))
         if is_of_file and isinstance(value, bool) and not isinstance(self.default, bool):
             value = str(value).lower()  # a number or text is expected, but true would be accepted as 1
@@ -160,7 +160,7 @@ def check_set(context: Any) -> None:
 
 
 def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
-    """Return advice on the replacement of a former option; empty if the command never had the option."""
+    """Return advice on the setting or option that replaced a former option; "" if the command never had this option."""
     typed = option.removeprefix("--")
     if reason := _DROPPED.get((command.name, typed)):
         return f"{option} is no option any more: {reason}; leave it out"
@@ -212,7 +212,7 @@ def _named_fields(group: Any) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def taking_from_file(names: Iterable[str]) -> Iterator[None]:
-    """While a command runs, remember which of its parameters have values from the file; `from_file` returns this."""
+    """While a command runs, remember the names of its parameters with values from the file; `from_file` looks them up."""
     token = _from_file.set(frozenset(names))
     try:
         yield
@@ -314,9 +314,9 @@ def is_given(context: Any, parameter: str) -> bool:
 
 
 def note_settings(context: Any, parameters: Sequence[Any]) -> None:
-    """Print the values that a command takes from the file, before it runs; also the model, if only `--base-url` was given.
+    """Print the values that a command takes from the file, before the command runs.
 
-    The output is standard error.
+    If `--base-url` was given without `--model`, also print the model that is asked there. The output is standard error.
 
     Args:
         context: The command.

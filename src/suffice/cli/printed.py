@@ -92,7 +92,7 @@ def _replaces(new: _Given, old: _Given) -> bool:
 
 
 def _says_all_of(new: _Given, old: _Given) -> bool:
-    """Return True if two options have the same value, or if `new` extends `old` by a form after a colon or by further columns."""
+    """Return True if `new` has the value of `old`, or extends it by a form after a colon or by further columns."""
     ours, theirs = (new[1] or "").partition("=")[2] or new[1], (old[1] or "").partition("=")[2] or old[1]
     if not (ours and theirs):
         return new == old

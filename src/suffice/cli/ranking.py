@@ -13,7 +13,7 @@ from suffice.loops.retrieval import AsyncRetriever, Fused, PoolBM25, Retriever
 
 
 def ranked_by(search: Search, device: str | None) -> Retriever | AsyncRetriever:
-    """Return the retriever of the options; without a corpus it ranks each question's own passages."""
+    """Return the retriever that the options describe; without a corpus, it ranks each question's own passages."""
     more = search.of_dense()
     if search.hybrid is None or search.dense is None:
         return _ranked(search, more, device)

@@ -90,7 +90,7 @@ class RecordOptions:
         return questions
 
     def golds(self, dataset: str, questions: Sequence[Question]) -> list[str]:
-        """Return the gold answers of all questions, even if `questions` are those of a shard."""
+        """Return the gold answers of all questions of the data set, even if `questions` are only those of a shard."""
         every = questions if self.shard is None else iter_questions(dataset, limit=self.limit, split=self.split)
         return [gold for question in every for gold in question.answers]
 
@@ -115,7 +115,8 @@ class RecordOptions:
             priced_models: The model of each component, for prices.
             output: The options for printing.
             at_once: Number of concurrent questions if `concurrency` is not given.
-            batches: The queue that takes requests instead of the endpoint, at batch prices; None = none.
+            batches: The queue that takes requests instead of the endpoint, at batch prices; None = requests go to the
+                endpoint.
             **more: Further arguments of `record`.
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)

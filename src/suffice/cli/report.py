@@ -119,7 +119,7 @@ def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
 def _next_command(words: str, recording: Recording, compared: options.Compared) -> str:
     """Return the next command: `suffice certify` for a policy file, else `suffice diagnose`.
 
-    `suffice diagnose` gets a threshold on the metric if its values are not only 0 and 1.
+    If the metric has values other than 0 and 1, the command `suffice diagnose` gets a threshold on the metric.
     """
     metric = compared.metric[0] if compared.metric else None
     if compared.policy:

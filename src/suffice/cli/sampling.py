@@ -95,7 +95,7 @@ class _Sampled(models.Examined):
         return [name for name, _ in self.members]
 
     def chats(self, *, logprobs: bool, position: AnswerPosition | None = None) -> list[ChatModel]:
-        """Return the models; each uses the first prompt."""
+        """Return the models; each uses the first of the prompts in the option `--prompt`."""
         if ("span-reader", None) in self.members and self.base_url is None:
             raise DataError(
                 "the embedded span reader always gives the same answer: samples need a model at an endpoint (--base-url)"

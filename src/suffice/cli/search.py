@@ -133,7 +133,7 @@ def search_command(
 
 
 def _chosen(result: SearchResult, budget: float) -> Chosen:
-    """Return the rule that was selected on tune questions; raise if there is none."""
+    """Return the rule that was selected on tune questions; raise if no rule was selected."""
     if result.chosen is None:
         raise DataError(
             f"no rule needs at most {budget:g} mean calls on tune, so there is no policy to write: raise --budget"

@@ -114,7 +114,7 @@ def check_settings(data: Mapping[str, Any], path: Path = FILE) -> None:
 
 
 def secrets_advice(key: str) -> str:
-    """Return the advice on where secrets belong, if an unknown key may hold one; otherwise empty."""
+    """Return the advice on the place where secrets belong, if the name of an unknown key suggests a secret; else ""."""
     return SECRETS_STAY_OUT * ("key" in key or "token" in key)
 
 

@@ -21,7 +21,7 @@ def recording_progress(
 ) -> Iterator[Callable[[Recorded | BatchProgress], None] | None]:
     """Show a progress bar with questions per second, calls, tokens and money, if standard error is a terminal.
 
-    Batches are shown in the same bar.  Without a terminal, a note is printed when a batch ends, since batches may take a day.
+    The bar also shows batches.  Without a terminal, a note is printed when a batch ends, since a batch may take a day.
     """
     ended = -1
 

@@ -48,12 +48,12 @@ class Place:
 
     Attributes:
         summary: One sentence that fits a line of 80 columns beside the name.
-        function: The function as ``module:name``; for a group, the function to run without a subcommand.  If empty, an
-            entry point's function is used, or help is printed.
+        function: The function as ``module:name``; for a group, the function to run without a subcommand.  If empty, a
+            command's function comes from an entry point, and a group without a subcommand prints its help.
         panel: The panel in which `suffice --help` lists it.
         example: An example call; it is appended to the function's docstring.
-        distribution: The distribution that provides it by an entry point; empty = this one.  Help lists the command if
-            that distribution is installed.
+        distribution: The distribution that provides the command by an entry point; empty = the main distribution.  Help
+            lists the command only if its distribution is installed.
     """
 
     summary: str
@@ -222,7 +222,7 @@ class Group(TyperGroup):
     place = ""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of its direct commands and groups, in the order of the tree."""
+        """Return the names of this group's direct commands and groups, in the order of the tree."""
         del ctx
         return list(dict.fromkeys(words.split()[-1] for words in _places() if _above(words) == self.place))
 

@@ -115,7 +115,7 @@ class _Judged:
 
 
 def _plot_path(path: Path | None) -> Path | None:
-    """Return the path of the plot, or raise before the log is read if it cannot be drawn."""
+    """Return the path of the plot; raise if the plot cannot be drawn. Call this before the log is read."""
     if path is not None and path.suffix == ".svg":
         check_charts_extra()
     return path

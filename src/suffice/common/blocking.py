@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine and return its result, in another thread if an event loop is already running.
+    """Run a coroutine and return its result; if an event loop is already running, run the coroutine in a new thread.
 
     >>> async def answer():
     ...     return "Oslo"

@@ -49,7 +49,7 @@ def place(path: str | Path) -> Path:
 
     Raises:
         MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
-        DataError: No installed file system opens such a URL, or it contains a password or a query.
+        DataError: No installed file system opens such a URL, or the URL contains a password or a query.
     """
     if not isinstance(path, str):
         return path
@@ -198,7 +198,9 @@ def download(source: Any, file: Path) -> bool:
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; rename it to `path` in one step if the block succeeds; see `replacing`.
+    """Yield a temporary folder beside `path`; if the block succeeds, rename the folder to `path` in one step.
+
+    See `replacing`, which does this for a file.
 
     Raises:
         DataError: `path` is a file or a folder with files, the disk is full, or the place cannot be written.
@@ -238,9 +240,9 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def locking(folder: Path, what: str) -> Iterator[None]:
-    """Let only one process at a time run the block for a folder; others wait, and log `what` they wait for.
+    """Let only one process at a time run the block for a folder; all other processes wait, and log that they wait for `what`.
 
-    The lock is on the file `.lock`, which is not removed.  It is released after the block, or by the system if the process
+    The lock is on the file `.lock`, which is not removed.  The lock is released after the block, or by the system if the process
     is killed.  If the file system has no locks, no process waits, and this is logged.
     """
     try:
@@ -363,7 +365,7 @@ def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def _opened(path: Path, kind: str) -> IO[bytes]:
-    """Open a file with a kind of compression; "" for none."""
+    """Open a file that is compressed in the way that `kind` names; "" = not compressed."""
     if kind == "zstd":
         import pyarrow as pa
 
@@ -375,7 +377,7 @@ def _opened(path: Path, kind: str) -> IO[bytes]:
 
 
 def _wide_encoding(head: bytes) -> str:
-    """Return the encoding of text with two bytes for each character; "" for any other.
+    """Return the encoding of a text with two bytes for each character; "" for a text in any other encoding.
 
     >>> _wide_encoding("\ufeffid,round".encode("utf-16-be")), _wide_encoding(b"id,round"), _wide_encoding("{}".encode("utf-16-le"))
     ('utf-16', '', 'utf-16-le')
@@ -429,7 +431,7 @@ def json_lines(
         path: The file.
         expected: A description of each line, for messages.
         errors: Treatment of bytes that are not UTF-8, as in `bytes.decode`.
-        load: Parses a line; raises a ValueError if it cannot.
+        load: A function that parses a line, and raises a ValueError if the line cannot be parsed.
 
     Raises:
         DataError: The file cannot be read, or a line is not a JSON object in UTF-8; the message names file and line.

@@ -31,9 +31,10 @@ _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "merges.txt", "added_toke
 def model_content(folder: Path) -> str:
     """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
 
-    Only files that a loader reads count.  If the weights exist in several forms, only the safetensors count; if the
-    tokenizer does, only ``tokenizer.json`` counts.  So a copy in another folder or in the hub's cache has the same hash,
-    even with notes beside it.  Every byte of the counted files matters: one fine-tuned layer gives another hash.
+    Only files that a loader reads count.  If there are weights in several formats, only the safetensors count; if there
+    are several tokenizer files, only ``tokenizer.json`` counts.  So a copy in a second folder or in the hub's cache has
+    the same hash, even with notes beside it.  Every byte of the counted files matters: one fine-tuned layer changes the
+    hash.
     """
     weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
     words = [file for pattern in _TOKENIZERS for file in folder.glob(pattern)]
@@ -54,10 +55,10 @@ def hub_folder(model: str, revision: str | None = None) -> Path | None:
 
 
 def sha256_of(path: Path) -> bytes:
-    """Return the SHA-256 of a file; for a large file it is cached by path, size and time of change.
+    """Return the SHA-256 of a file; the hash of a large file is cached by the file's path, size and time of change.
 
-    The hub's cache names its large files by their SHA-256, so that they need not be read. Our cache is in
-    ``$XDG_CACHE_HOME/suffice``, or ``~/.cache/suffice``; removing the folder is safe.
+    The hub's cache names its large files by their SHA-256, so that these files need not be read. Our cache of hashes is
+    in ``$XDG_CACHE_HOME/suffice``, or ``~/.cache/suffice``; removing that folder is safe.
     """
     file = path.resolve()
     about = file.stat()
@@ -98,7 +99,7 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def aligned(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `old` with the model names of `new`, at any depth, wherever both name the same model.
+    """Return `old` with each model named as in `new`, wherever both identify the same model; models may be nested.
 
     >>> old = {"model": {"model": "jobs/llama", "revision": "00112233aabbccdd", "precision": "float16"}}
     >>> aligned(old, {"model": {"model": "mine/llama3", "revision": "00112233aabbccdd"}})

@@ -27,7 +27,7 @@ def well_formed(value: Any) -> Any:
     r"""Replace each lone surrogate by U+FFFD in a text, or in a structure of lists and dicts.
 
     JSON may contain the escape of half a character, for example if a text was cut within an emoji.  Python reads such a
-    half, but it cannot be encoded in UTF-8.
+    half character, but cannot encode it in UTF-8.
 
     >>> well_formed(["caf\u00e9", "cut \ud83d", 3])
     ['café', 'cut \ufffd', 3]
@@ -117,7 +117,7 @@ def values_in(text: str) -> Iterator[Any]:
 
 
 def cut_document(text: str) -> Any:
-    """Return the value of a JSON document whose end is missing, without its last item; None if nothing can be read.
+    """Return the value of a JSON document whose end is missing, without the document's last item; None if nothing can be read.
 
     >>> cut_document('{"runs": [{"id": 1}, {"id": 2, "na')
     {'runs': [{'id': 1}, {'id': 2}]}
@@ -214,7 +214,7 @@ def sealed_text(data: dict[str, Any]) -> str:
 
 
 def was_edited(data: Any) -> bool:
-    """Return whether the content of a file does not match its hash; False without a hash, as in files of older releases."""
+    """Return True if a file has a hash that its content does not match; False without a hash, as in files of older releases."""
     return isinstance(data, dict) and FIELD in data and data[FIELD] != _hash(unsealed(data))
 
 
@@ -268,7 +268,7 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
         values: Values by field; only texts, numbers, booleans, lists, objects and literals are checked.
 
     Raises:
-        TypeError: A value has another type.
+        TypeError: A value does not have the type of its field.
     """
     for name, (types, literals) in _checked_types(cls).items():
         if name not in values:

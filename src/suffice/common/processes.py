@@ -1,7 +1,7 @@
 """Start processes: pools that run a function over parts, and programs of this interpreter.
 
-All processes of Suffice are started here, so that none imports modules from its working directory, which may come from somebody
-else.
+All processes of Suffice are started here, so that no process imports modules from its working directory, whose files may come
+from somebody else.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Spawning(SpawnContext):
 
 
 def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
-    """Return a process pool; it imports modules from the current folder only if this process does."""
+    """Return a pool of processes that import modules from the current folder only if this process does so."""
     with _folder_kept_out():  # creating its queues may start a process, too
         return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 
@@ -152,7 +152,8 @@ def over_parts(
 
     Raises:
         DataError: `jobs` is less than 1.
-        SufficeError: The function raised an error for a part, whose name is added; other parts are cancelled.
+        SufficeError: The function raised an error for a part. The part's name is added to the error, and all other parts
+            are cancelled.
         WorkerDiedError: A process was killed.
     """
     if jobs < 1:
@@ -166,7 +167,8 @@ def over_parts(
 def import_file(path: Path) -> ModuleType:
     """Import a module by the path of its file, once, and return it; worker processes import it, too.
 
-    If an installed package has imported the file already, its module is returned: the file must not register things twice.
+    If the file was already imported as a module of an installed package, that module is returned. So the file does not
+    register its signals, rules and so on twice.
     """
     path = path.resolve()
     known = next(
@@ -221,7 +223,7 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Make `over_parts` use other processes within this block, such as those of a cluster."""
+    """Within this block, make `over_parts` use processes from `start`, such as those of a cluster, instead of its own."""
     token = _START_POOL.set(start)
     try:
         yield

@@ -33,7 +33,7 @@ DISTRIBUTIONS = (
 def installed(group: str) -> EntryPoints:
     """Return the entry points of a group that are installed now.
 
-    Reading the metadata of all packages takes 30 ms; this is repeated only if a folder of `sys.path` has changed.
+    Reading the metadata of all packages takes 30 ms. They are read again only if a folder of `sys.path` has changed.
     """
     folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
     return _read(folders).get(group, EntryPoints())
@@ -50,7 +50,7 @@ def _read(folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoints]:  # no
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a group by name; if several packages define a name, it has several entry points."""
+    """Return the entry points of a group by name; a name that several packages define has several entry points."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in sorted(installed(group), key=lambda entry: entry.name):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -61,13 +61,13 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
     """Load the object that an entry point names.
 
     Args:
-        entries: The entry points of that name, at least one; more than one is an error.
+        entries: All entry points with the name, at least one. More than one raises an error.
         what: A description of the object for messages: ``the command 'gate train'``.
-        instead: What a user can do instead if it cannot be loaded, as the end of a sentence.
+        instead: Advice on what a user can do if the object cannot be loaded, worded as the end of a sentence.
 
     Raises:
         DataError: Several packages define the entry point, the object cannot be imported, or its package belongs to this
-            project but has another version.
+            project but has a different version than the main package.
     """
     first, *others = entries
     if others:
@@ -123,14 +123,14 @@ def provided(name: str, feature: str = "") -> Any:
     """Load a component that another distribution provides.
 
     Args:
-        name: The component's entry point in the group `suffice.provides`.  It begins with the last word of the distribution
-            that contains it, such as `reader.MiniLM`, so that an error can say which distribution to install.
+        name: The name of the component's entry point in the group `suffice.provides`, such as `reader.MiniLM`.  Such a name
+            begins with the last word of its distribution's name, so that an error can say which distribution to install.
         feature: What a user asked for, for messages; default: the component's own name.
 
     Raises:
         MissingExtraError: The distribution that provides the component is not installed.
-        DataError: Several distributions provide the component, its distribution has another version, or it cannot be
-            imported.
+        DataError: Several distributions provide the component, its distribution has a different version than the main
+            package, or the component cannot be imported.
     """
     entries = _provided().get(name)
     if entries is not None:

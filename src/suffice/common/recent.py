@@ -1,4 +1,4 @@
-"""Remember a limited number of recent texts, to detect repeated ones."""
+"""Remember a limited number of recent texts, to detect repeated texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecentTexts:
         self._texts: dict[str, object] = {}
 
     def add(self, text: str) -> bool:
-        """Remember a text; return whether it was remembered already."""
+        """Remember a text; return True if it was already remembered before this call."""
         mine = object()
         is_repeated = self._texts.setdefault(text, mine) is not mine
         if len(self._texts) > _REMEMBERED:

@@ -47,7 +47,10 @@ def _any_escape(character: str) -> str:
 
 
 def _in_base64(secret: str) -> set[str]:
-    """Return every form that a secret can have in the base64 encoding of a longer text; it depends on the position."""
+    """Return every form that a secret can have in the base64 encoding of a longer text.
+
+    The form depends on the position of the secret in that text.
+    """
     raw, texts = secret.encode(), set[str]()
     if len(raw) < _MIN_IN_BASE64:
         return texts

@@ -97,7 +97,7 @@ class Result(Displayed):
     """Base of an evaluation's figures; a subclass adds fields and defines `table` or, for several, `tables`.
 
     Attributes:
-        json_first: Names of properties that come before the fields in its JSON.
+        json_first: Names of properties that come before the fields in the result's JSON.
     """
 
     json_first: ClassVar[tuple[str, ...]] = ()
@@ -111,7 +111,7 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field; NaN and infinities become None, and fields' metadata may exclude some."""
+        """Return JSON-ready values by field; NaN and infinities become None. Fields that their metadata excludes are left out."""
         return {**{name: jsonable(getattr(self, name)) for name in self.json_first}, **_by_field(self)}
 
 
@@ -129,7 +129,7 @@ def _by_field(item: Any) -> dict[str, Any]:
 
 
 def _is_shown(field: Field[Any], value: Any) -> bool:
-    """Return whether JSON includes a field: never if it is computed from others, else according to its metadata."""
+    """Return True if JSON includes a field: the field is not computed from other fields, and its metadata allows it."""
     when = field.metadata.get("json")
     is_empty = value is None or (not value and not isinstance(value, int | float))
     is_left_out = (when == "unless empty" and is_empty) or (when == "unless default" and value == field.default)

@@ -36,7 +36,7 @@ class ShellCommand:
         words: The program and its arguments, without quotes.  Assignments and words before the program, such as `sudo`
             or `timeout 60`, are left out.
         writes: The files to which the command's output goes, each with True if the output is appended.
-        given: The here-document or here-string that the command reads, even through a pipe; None if there is none.
+        given: The here-document or here-string that the command reads, even through a pipe; None if it reads neither.
         after: The operator before the next command: `&&`, `||`, `;`, `|` or `&`; "" at the end of the script.
     """
 
@@ -118,7 +118,7 @@ def _read_documents(script: str, place: int, awaited: list[tuple[ShellCommand, s
 
 
 def _without_prefixes(words: list[str]) -> list[str]:
-    """Return the words of a command without those before the program, such as `sudo` or an assignment."""
+    """Return a command's words from the program on; words before it, such as `sudo` or an assignment, are left out."""
     place = 0
     while place < len(words):
         is_runner = " ".join(words[place : place + 2]) in _RUNNERS

@@ -44,9 +44,9 @@ class Column:
     Attributes:
         spec: Format specification for numbers, such as ``.2f`` or ``+.1f``; empty for text.
         scale: Factor by which numbers are multiplied before printing: 100 for shares shown in points.
-        interval: True if a value is a triple ``(value, low, high)``, printed as ``value [low, high]``, or as
-            ``value [n/a]`` if both ends are undefined.  In any column a pair ``(low, high)`` is the range of an unknown value,
-            printed as ``low .. high``.
+        interval: True if the column's values are triples ``(value, low, high)``. They are printed as ``value [low, high]``, or
+            as ``value [n/a]`` if low and high are undefined.  In any column, with `interval` or without, a pair
+            ``(low, high)`` is the range of an unknown value, and printed as ``low .. high``.
     """
 
     name: str
@@ -131,8 +131,8 @@ class Table:
     """A table with its raw values.
 
     Attributes:
-        rows: One value for each column: text, a number (NaN or None = undefined), a triple for an interval, or a pair for
-            the range of an unknown value.
+        rows: The rows, with one value for each column: text, a number (NaN or None = undefined), a triple for an interval,
+            or a pair for the range of an unknown value.
     """
 
     title: str

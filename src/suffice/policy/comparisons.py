@@ -1,4 +1,4 @@
-"""Choose the normalizer that compares a recording's answers, or ask the user if two normalizers would disagree."""
+"""Choose the normalizer that compares a recording's answers; if two normalizers would disagree, ask the user."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """Another normalizer that may be meant if a text of a pair matches `looks`; with `both`, each text must match it."""
+    """A rival of the chosen normalizer; it may be meant for a pair if a text (with `both`: each text) matches `looks`."""
 
     name: str
     looks: re.Pattern[str]
@@ -185,9 +185,9 @@ def _ask_about_comma(texts: Collection[str], pairs: Pairs) -> None:
 
 
 def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
-    """Raise if sentences with mostly different words would be equal because they contain the same single number.
+    """Raise if pairs of sentences with mostly different words would be equal as numbers: each contains only this number.
 
-    If the gold answers are long sentences themselves, as in summaries, the number of different words does not matter.
+    If the gold answers are long sentences themselves, as in summaries, pairs with mostly equal words count, too.
     """
     words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
     least = _PHRASE if are_golds else _SENTENCE
@@ -214,9 +214,9 @@ def _ask_about_words(name: str, pairs: Pairs) -> None:
 
 
 def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
-    """Return the pairs with equal numbers but different words or currencies; an empty list if there are only a few.
+    """Return the pairs with equal numbers but different words or currencies; if only a few pairs are like this, return [].
 
-    Words only count as different if each text has a word that the other lacks.
+    Words only count as different if each text of the pair has a word that the other text lacks.
     """
     key_of = NORMALIZERS[name]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
@@ -226,13 +226,13 @@ def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _with_commas(pairs: Pairs) -> list[str]:
-    """Return `decimal_comma` and, if words or units differ beside equal numbers, the normalizer that also compares these."""
+    """Return `decimal_comma`; if pairs differ only in words or units, add the normalizer that also compares words and units."""
     name = "decimal_comma"
     return [name, _WITH_WORDS[name]] if _beside_other_words(name, pairs) else [name]
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return True if each text has a word that the other lacks; a percent sign counts, currencies and "the" do not."""
+    """Return True if each text has a word that the other text lacks; "%" counts as a word, currencies and "the" do not."""
     texts = (_PERCENT.sub(" percent ", without_currency(text).lower()) for text in (first, second))
     own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text))} for text in texts)
     return bool(own - other and other - own)
@@ -287,9 +287,9 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
-    """Return the normalizer `percent`, which reads 39 % as 0.39, if it makes percentages equal fractions; else None.
+    """Return the normalizer `percent` if more than a few pairs, such as 39 % and 0.39, are equal only under it; else None.
 
-    Raise if other pairs need 39 % to be read as 39.
+    Raise if there are also pairs with a percent sign that are equal only if 39 % is read as 39.
     """
     apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and differ("number", "percent", *pair)]
     alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
@@ -304,7 +304,7 @@ def _by_percent(pairs: Pairs) -> Comparison | None:
 
 
 def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
-    """Return the most specific normalizer that reads all gold answers; None if there is none."""
+    """Return the most specific normalizer that reads all gold answers; None if no specific normalizer reads them all."""
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
@@ -335,7 +335,7 @@ def _is_number(text: str) -> bool:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits; unlike `chosen_normalizer`, compare no pairs of answers.
+    r"""Return the normalizer that fits `golds`, or `answers` if `golds` is empty; unlike `chosen_normalizer`, compare no pairs.
 
     >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
     ('letter', 'date', 'qa')
@@ -360,7 +360,7 @@ def merged_by_words(pairs: Pairs) -> int:
 
 
 def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
-    """Choose the normalizer from the answers if there are no gold answers; prose with a number is not read as a number."""
+    """Choose the normalizer from the answers, if there are no gold answers; prose with a number does not count as number."""
     texts = answers if isinstance(answers, Collection) else [*answers]
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
@@ -402,7 +402,7 @@ def _is_half_right(first: str, second: str) -> bool:
 
 
 def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> None:
-    """Raise if these texts may need another normalizer that disagrees with `name` on more than 1 % of the pairs."""
+    """Raise if `texts` may need a different normalizer than `name`, and the two disagree on more than 1 % of the pairs."""
     if name == "letter" and (all(map(str.isupper, texts)) or all(map(str.islower, texts))):
         return
     for rival in _RIVALS.get(name, ()):
@@ -427,8 +427,8 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
 def _are_versions(texts: Iterable[str]) -> bool:
     """Return True if decimals such as 3.9 and 3.10 look like versions rather than measured numbers.
 
-    Measured numbers with equally many decimals may end in any digit. Others end in a zero only if it pads them, as in
-    78.50, but few versions have parts as large as 50. If 3.2 and 3.20 both occur, they are two versions.
+    Measured numbers of equally many decimals may end in any digit. Otherwise they end in a zero only as padding (78.50),
+    and few versions have parts as large as 50. If 3.2 and 3.20 both occur, they are two versions.
     """
     versions = [text.strip() for text in texts if _VERSION.fullmatch(text)]
     known = [text.partition(".")[2] for text in versions]

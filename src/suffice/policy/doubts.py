@@ -1,4 +1,4 @@
-"""The error that asks the user which normalizer compares answers, with the meaning of each."""
+"""The error that asks the user to choose the normalizer that compares answers; it explains each normalizer offered."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ Pairs = Collection[tuple[str, str]]
 
 
 def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:
-    """Return the error that asks which normalizer compares answers.
+    """Return the error that asks the user to choose the normalizer that compares answers.
 
     Args:
         message: The reason to ask.
         names: The normalizers that may be meant.
-        confirmed: The normalizer that the texts clearly suggest; "" if there is none.
+        confirmed: The normalizer that the texts clearly suggest; "" if they suggest none clearly.
     """
     return UnsettledError(
         f"{message}: how are answers compared?",
@@ -65,7 +65,7 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
 
 
 def with_exact(error: UnsettledError) -> UnsettledError:
-    """Return the error with `exact`, which compares answers as they are written, as the first choice."""
+    """Return a copy of the error that offers `exact` as its first choice; `exact` compares answers as they are written."""
     meaning = "as they are written: a code with another digit or letter is another one"
     choices = {"--set normalizer=exact": ("exact", meaning), **error.choices}
     return UnsettledError(error.question, error.parameter, choices, error.confirmed)
@@ -74,7 +74,7 @@ def with_exact(error: UnsettledError) -> UnsettledError:
 def are_codes(texts: Collection[str]) -> bool:
     """Return True if nearly all texts are codes: letters and digits in a few forms, or numbers with leading zeros.
 
-    Letters after digits are taken as units, unless there are many different ones.
+    Letters after digits are taken as units, unless the texts have many different letters there.
 
     >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
     (True, True, False, False)
@@ -98,9 +98,9 @@ def are_prose(texts: Collection[str]) -> bool:
 
 
 def say_more_than_numbers(texts: Collection[str], pairs: Pairs) -> bool:
-    """Return True if gold answers with a number are more than that number: names such as Terminal 2, or prose.
+    """Return True if gold answers that contain a number mean more than the number: names such as Terminal 2, or prose.
 
-    They only count as prose if the answers are prose, too.
+    Gold answers count as prose only if the model's answers are prose, too.
     """
     return (are_prose(texts) and are_prose([own for own, _ in pairs])) or _are_numbered_names(texts, pairs)
 
@@ -108,8 +108,8 @@ def say_more_than_numbers(texts: Collection[str], pairs: Pairs) -> bool:
 def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
     """Return True if gold answers are names with a number, such as Terminal 2, and should be compared as names.
 
-    This is so if more than a few answers cannot be read as a number, and comparing the others as numbers would make
-    only a few more pairs equal.
+    The names are compared as names if two conditions hold. More than a few of the model's answers cannot be read as a
+    number, and only a few pairs that differ as names would be equal as numbers.
     """
     named = [match[1].lower() for text in texts if (match := _NUMBERED.match(without_currency(text)))]
     if 2 * len(named) <= len(texts) or len({*named}) < _FORMS:

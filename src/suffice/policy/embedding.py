@@ -83,7 +83,7 @@ def checked_vectors(name: str, vectors: Any, n: int) -> npt.NDArray[np.float64]:
     """Check the vectors that a model returned; return them as an array of shape ``(n, width)``, including NaN rows.
 
     Raises:
-        ModelError: The output is not a table of numbers, or has another number of rows.
+        ModelError: The output is not a table of numbers, or does not have `n` rows.
     """
     try:
         array = np.asarray(vectors, dtype=np.float64)
@@ -252,7 +252,7 @@ class MeaningClusters(Grouping):
     [0.0, 1.0, 0.0, 1.0, nan]
 
     Args:
-        embedder: The model for the embeddings; None = the one in the package, loaded when it is first needed.
+        embedder: The model for the embeddings; None = the model in the package, loaded when it is first needed.
         threshold: The smallest cosine at which two answers mean the same, in (0, 1].
 
     Raises:

@@ -21,9 +21,9 @@ def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]
 
     F1 would count a record with one wrong field as nearly right.
 
-    Gold answers are records if they have the same number of fields, and either some field nearly always contains a
-    number, or each field has labels of its own.  Other texts with fields are lists or prose, where a partly right
-    answer counts.
+    Gold answers are records if they have the same number of fields and meet one of two conditions: some field nearly
+    always contains a number, or each field has a few labels that occur in no other field.  Texts with fields that are
+    not records are lists or prose, where a partly right answer counts.
 
     >>> golds = ["Oslo, 3 May, 2 guests", "Rome, 4 May, 1 guest"]
     >>> reason_of_records(golds, [("Oslo, 3 May, 1 guest", golds[0])]).partition(": ")[0]
@@ -57,9 +57,9 @@ def _has_numbers(column: Sequence[str]) -> bool:
 
 
 def _are_labels(columns: Sequence[Sequence[str]]) -> bool:
-    """Return True if each field has a few labels of its own.
+    """Return True if each field has only a few different values, and no value occurs in two fields.
 
-    In a list, by contrast, the same words would occur at different places.
+    In lists that are not records, the same words occur at different places.
     """
     labels = [{*map(str.lower, column)} for column in columns]
     are_few = all(len(own) <= _LABELS and _EACH * len(own) <= len(columns[0]) for own in labels)

@@ -37,10 +37,10 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_key(text: str) -> str:
-    """Return the key of an answer; answers of two rounds are equal if their keys are.
+    """Return the key of an answer; the answers of two rounds count as equal if their keys are equal.
 
-    The key is the normalised answer; if that is empty ("The The" loses both words), it is the lowercased, stripped
-    text.
+    The key is the normalised answer. If the normalised answer is empty ("The The" loses both words), the key is the
+    lowercased text without surrounding white space.
 
     >>> answer_key("The The"), answer_key("the tempest.")
     ('the the', 'tempest')
@@ -125,7 +125,7 @@ def register_metric(name: str) -> Callable[[_Metric], _Metric]:
     1.0
 
     Args:
-        name: The column: an ASCII identifier that no other metric has.
+        name: The name of the metric and of its column: an ASCII identifier that no other metric has.
 
     Raises:
         DataError: The name is taken, or is not an identifier.

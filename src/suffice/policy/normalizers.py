@@ -39,9 +39,8 @@ Normalizer = Callable[[str], str | None]
 class Grouping(ABC):
     """A normalizer that groups the answers to a question by comparing them with each other.
 
-    A single answer has no key of its own.
-
-    If it is called with a single answer, it returns the text, so that only equal texts have the same key.
+    A key cannot be computed from one answer alone. So a call with one answer returns its text, and only equal texts have
+    equal keys.
     """
 
     @abstractmethod
@@ -202,7 +201,7 @@ def _percent_key(answer: str) -> str | None:
 
 
 def comma_number(answer: str) -> str | None:
-    """Return the only number of a text, read with a decimal comma; None if there is none, or several.
+    """Return the only number of a text, read with a decimal comma; None if the text has no number, or several.
 
     >>> comma_number("1.234,5 kg"), comma_number("Ja")
     ('2469/2', None)
@@ -226,9 +225,8 @@ def with_decimal_point(answer: str) -> str:
 def _decimal_comma_key(answer: str) -> str | None:
     """Return the key of the normalizer `number`, but read a comma as the decimal point.
 
-    A point or a blank separates thousands.
-
-    So 1.234,5 is 2469/2. Any other text, such as a word or a date, gets the key of `mixed_comma`.
+    A point or a blank separates thousands, so the key of 1.234,5 is 2469/2. A text that is not a number, such as a word
+    or a date, gets the key of `mixed_comma`.
     """
     return comma_number(answer) or _mixed_comma_key(answer)
 
@@ -294,7 +292,10 @@ def _letter_key(answer: str) -> str | None:
 
 @register_normalizer("literal")
 def _literal_key(answer: str) -> str | None:
-    """Return the value of a Python or JSON literal as the key, so that spaces and quotes do not matter; else the text."""
+    """Return the value of a Python or JSON literal as the key, so that spaces and quotes do not matter.
+
+    The key of a text that is not a literal is the text.
+    """
     text = answer.strip()
     return _written(_evaluated(text, text)) if text else None
 
@@ -421,9 +422,9 @@ def title(metric: str, others: Collection[str] | None = None) -> str:
     """Return the name of a metric as shown on screens.
 
     Args:
-        metric: Its name.
-        others: The names of the other columns on a first screen, where F1 and EM are called "score" unless a column has
-            that name. None on other screens.
+        metric: The name of the metric's column.
+        others: The names of the other columns, for the first screen of a command: it calls F1 and EM "score", unless one
+            of these columns has that name. None for all other screens.
 
     >>> title("f1"), title("f1", ()), title("f1", ["score"]), title("rouge1", ())
     ('score (F1)', 'score', 'score (F1)', 'rouge1')

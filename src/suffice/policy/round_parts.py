@@ -36,9 +36,9 @@ class Token:
     Attributes:
         text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
         logprob: Log-probability of the token that was generated, nats; NaN if not given.
-        alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`; they usually
-            include the generated token.
-        raw: The token's bytes if the endpoint gives them, else None.
+        alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`. The generated token is
+            usually among them.
+        raw: The token's bytes; None if the endpoint does not give them.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Cost:
         cached_tokens: Input tokens read from a prefix cache, count.
         output_tokens: Generated tokens, count.
         seconds: Wall-clock time, seconds.
-        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to one that lasts five
+        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to a cache that lasts five
             minutes.
         written_1h_tokens: Number of uncached tokens that were written to a cache that lasts an hour.
     """

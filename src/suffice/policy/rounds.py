@@ -73,7 +73,7 @@ _readers: list[str] = []
 def read_responses_by(reader: str) -> None:
     """Register the function with which `Round.from_response` reads responses; the last registered one is used.
 
-    Registration is needed because the modules of model interfaces import this one, so it cannot import them.
+    Registration is needed because the modules of model interfaces import this module, so this module cannot import them.
 
     Args:
         reader: A function of a response and of the keywords `position`, `seconds` and `provider`, which returns a `Reply`;
@@ -87,10 +87,10 @@ _WHERE_KNOWN = ("thinking", "reply_model", "system_fingerprint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The reply of a component for one round: a model, a gate, a critic, a judge or an embedder.
+    """A component's reply in one round; the component is a model, a gate, a critic, a judge or an embedder.
 
     Attributes:
-        answer: The answer extracted from the text; None if there is none.
+        answer: The answer extracted from the text; None if the text has no answer.
         text: The generated text, unchanged.
         tokens: Generated tokens with log-probabilities; None if the endpoint gives none.
         answer_tokens: The run of `tokens` that spells the answer, from its first token that is not white space; None if
@@ -130,7 +130,7 @@ class Round:
         answer_tokens: Tokens of the answer with log-probabilities; None if unavailable.
         passages: All evidence up to this round in the order in which it was revealed; the newest passage is last.
         pool_scores: The retriever's scores of all candidates of the question, best first.
-        signals: Signals measured by the host or the model, by name; they take precedence over computed ones.
+        signals: Signals measured by the host or the model, by name. A measured signal takes precedence over a computed one.
         costs: Costs of the round by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.
@@ -186,8 +186,8 @@ class Round:
         Args:
             response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's client, or
                 a reply of LiteLLM, each as an object or as a dict of its JSON. Or an assistant's message with `role`
-                and `content`, or plain text.  A response that only calls tools has no answer, and neither has one that
-                was cut off by `length`, a filter or an error.
+                and `content`, or plain text.  A response that only calls tools has no answer. Nor has a response that was
+                cut off by `length`, a filter or an error.
             index: The round.
             position: The position of the answer in the text, an `AnswerPosition`; None = the whole text after any
                 thinking block.
@@ -292,8 +292,8 @@ class Decision(Result):
         answer_round: The round whose answer is returned; None while the loop continues, or if no round has an answer.
         answer: The returned answer; None if `answer_round` is None.
         reason: The reason for the stop; None while the loop continues.
-        fired: The text of the rule that fired, or for ``|`` and cascades of the member that fired; None unless `reason`
-            is `rule`.
+        fired: The text of the rule that fired; for ``|`` and cascades, the text of the member that fired. None unless
+            `reason` is `rule`.
         signals: The signals that the policy read at this round; NaN where undefined.
     """
 
@@ -365,17 +365,17 @@ class Rounds:
 
     @property
     def answers(self) -> npt.NDArray[np.object_] | None:
-        """The answers, of the same shape, None where missing."""
+        """The answers, in the shape of every column, with None where an answer is missing; None without answers."""
         if callable(self._answers):
             self._answers = self._answers()
         return self._answers
 
     def taken(self, take: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], index: npt.NDArray[np.int64]) -> Rounds:
-        """Return some of the rounds.
+        """Return the rounds that `take` selects.
 
         Args:
             take: A function that takes an array with the shape of these rounds and returns the selected part.
-            index: The numbers of the selected rounds.
+            index: The round of each selected entry of the last axis.
         """
         return Rounds(
             {name: take(column) for name, column in self.columns.items()},
@@ -387,7 +387,10 @@ class Rounds:
         )
 
     def derived(self, columns: Mapping[str, Floats], normalizer: Callable[[str], str | None] | None = None) -> Rounds:
-        """Return the same rounds with other columns; `normalizer` then compares answers."""
+        """Return these rounds with `columns` in place of their own columns.
+
+        In the result, `normalizer` compares answers; None = `suffice.policy.metrics.answer_key`.
+        """
         return Rounds(columns, self.index, self.seen, self._answers, normalizer, answered=self.answered)
 
     def __getitem__(self, name: str) -> Floats:
@@ -420,7 +423,7 @@ class Rounds:
         Args:
             columns: At least one column; all of one shape ``(..., n_rounds)``.
             start: The round of the first column entry.
-            answers: The answers, of the same shape.
+            answers: The answers, in the shape of a column.
         """
         arrays = {name: np.asarray(column, dtype=np.float64) for name, column in columns.items()}
         shape = next(iter(arrays.values())).shape

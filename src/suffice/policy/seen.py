@@ -1,4 +1,7 @@
-"""Hashes of the questions on which a part was fitted, chosen or certified, so that results on the same ones are marked."""
+"""Hashes of the questions on which a policy or a part of it was fitted, chosen or certified.
+
+They serve to recognise these questions later, so that results on them are marked.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def id_hash(question_id: str) -> str:
 
 
 def text_hash(question: str) -> str:
-    """Return the hash of a question's normalised text, which recognises the question even under another id.
+    """Return the hash of a question's normalised text; it recognises the question even if the question's id has changed.
 
     >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
     True
@@ -74,7 +77,7 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Questions on which some part was fitted, chosen or certified.
+    """The questions on which a policy, or a part of it such as a calibrator, was fitted, chosen or certified.
 
     >>> seen = Seen.of(["q1"], ["Who wrote The Tempest?"])
     >>> seen.among(["q1", "q2", "q3"], ["Who sang it?", "who wrote the tempest", None]).tolist()
@@ -95,9 +98,9 @@ class Seen:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Seen | None:
-        """Read the hashes that `to_dict` wrote; None if there are none.
+        """Read the hashes that `to_dict` wrote; return None if `data` is None or has no key for hashes.
 
-        `data` may have further keys.
+        Keys of `data` that `to_dict` does not write are ignored.
 
         Raises:
             SchemaError: The hashes are not lists of text.
@@ -123,7 +126,7 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the questions whose id or text this object contains, shape ``(n,)``.
+        """Return a mask of the given questions whose id or text is among the hashes of this object, shape ``(n,)``.
 
         Args:
             ids: The questions' ids.

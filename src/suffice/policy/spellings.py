@@ -1,4 +1,4 @@
-"""Choose a comparison for answers that are spelled in two ways, such as 8:05 and 08:05, or ask which one is meant."""
+"""Choose a comparison for answers that are spelled in two ways, such as 8:05 and 08:05, or ask the user to choose it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def reason_of_spellings(pairs: Pairs) -> str:
 
 
 def ask_about_initials(pairs: Pairs) -> None:
-    """Raise if the texts of pairs share only their first letter, as names do (J. Smith and J. Moss), but not options such as (B).
+    """Raise if pairs share their first letter and no other word, as names may (J. Smith and J. Moss).
+
+    The normalizer `letter` would read such a name as the letter of an option, and so treat the names of a pair as equal.
 
     Raises:
         UnsettledError: More than a few pairs share only their first letter.
@@ -77,8 +79,9 @@ def ask_about_initials(pairs: Pairs) -> None:
 def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
     """Raise if pairs that `name` treats as equal differ only in case, although gold answers distinguish answers by case.
 
-    Gold answers do so if both spellings of a pair occur among them and among the answers. They also do so if they are
-    written in a notation in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
+    Gold answers distinguish a pair by case if both of its spellings occur among the gold answers, and both among the
+    model's answers. They also do so if they are written in a notation with both patterns of case, such as chess moves:
+    Bxc3 and bxc3 are two different moves.
 
     Raises:
         UnsettledError: More than a few pairs are of this kind.
@@ -105,7 +108,7 @@ def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
 
 
 def _form(text: str) -> str:
-    """Replace each run of capitals, of small letters and of digits in a text by one character."""
+    """Return the pattern of a text: runs of capitals become "A", runs of small letters "a", and runs of digits "9"."""
     return re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", re.sub(r"[a-z]+", "a", text)))
 
 
@@ -119,7 +122,7 @@ def _have_one_initial(first: str, second: str) -> bool:
 def _split(pairs: Pairs) -> list[tuple[str, str]]:
     """Return the pairs that 'mixed' treats as equal, although `qa` treats them as different and their F1 is below 1.
 
-    Pairs with the same words in another order, as in dates, have an F1 of 1.
+    Two texts with the same words in a different order, as in dates, have an F1 of 1.
     """
     key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # each text is in several pairs
     short = [pair for pair in pairs if pair[0] != pair[1] and max(map(len, pair)) <= _LONGEST]
@@ -129,7 +132,10 @@ def _split(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _may_be_another(first: str, second: str) -> bool:
-    """Return True if two texts differ in zeros of numbers that may be ids or versions; dates and quantities do not count."""
+    """Return True if two texts differ in zeros of numbers that may be ids or versions, such as 007 and 7.
+
+    Two dates, or two quantities, never count.
+    """
     if all(map(is_quantity, (first, second))) or None not in map(NORMALIZERS["date"], (first, second)):
         return False
     padded = [sorted(map(int, _PADDED.findall(text))) for text in (first, second)]

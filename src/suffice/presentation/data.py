@@ -33,7 +33,7 @@ from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """A part that another evaluation adds to a page, before the parts that every report contains.
+    """A part that an evaluation other than the replay adds to a page, before the parts that every report contains.
 
     Attributes:
         sentences: The results of the evaluation, the most important first.
@@ -81,7 +81,7 @@ class Settings:
         margins: Margins for non-inferiority and equivalence.
         cost: The cost compared for "cheapest" and "dominated", see `replay`.
         ledger: The calls that a policy is charged for, see `replay`.
-        command: The command that produced the report; empty if it was not produced by one.
+        command: The command that produced the report; empty if the report was produced by a call in Python.
     """
 
     metrics: tuple[str, ...] = ("f1", "em")
@@ -98,14 +98,14 @@ class ReportCell:
     """One recording with the policies that were replayed on it.
 
     Attributes:
-        name: Its name in the report.
+        name: The recording's name in the report.
         result: The replay.
         prepared: The recording as replayed, without failed questions.
         policies: The policies, in the order of the result's first rows.
         extra: Tables of the diagnostics, by heading.
         notes: Notes on figures that could not be computed, with the reasons.
         parts: Parts that other evaluations add.
-        advice: Advice on changing the loop itself; None if impossible, see the notes.
+        advice: Advice on changing the loop itself; None if it could not be computed, for the reason in `notes`.
     """
 
     name: str
@@ -150,7 +150,7 @@ class ReportCell:
         return {name: reports for name, reports in by_signal.items() if reports}
 
     def reliability_tables(self) -> list[Table]:
-        """Return a table of each calibrated signal's Brier score and calibration error, by round."""
+        """Return one table for each calibrated signal, with its Brier score and calibration error by round."""
         return [
             Table.of(
                 f"Calibration of {name} against exact match, on these questions",

@@ -39,7 +39,7 @@ def diagnostics(
     baseline: str | Policy | None,
     resampling: Resampling,
 ) -> tuple[dict[str, list[Table]], list[str]]:
-    """Return the tables of `diagnose` by heading, and notes on missing ones.
+    """Return the tables of `diagnose` by heading, and notes on tables that are missing.
 
     Answers are judged by exact match if it was recorded, else by the first metric.
     """

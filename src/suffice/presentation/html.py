@@ -50,9 +50,9 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
     Args:
         report: The report to show.
-        everything: Whether to include every trajectory and slider, however large the page becomes.  Otherwise it has up
-            to 300 trajectories (fewer if they are long) and the sliders of the first policies, within `LARGEST_PAGE`
-            bytes.
+        everything: Whether to include every trajectory and slider, however large the page becomes.  Otherwise the page
+            has at most `LARGEST_PAGE` bytes, with up to 300 trajectories (fewer if they are long) and the sliders of the
+            first policies.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
     """
     pool = Pool()
@@ -155,7 +155,7 @@ def tiles(result: ReplayResult, row: Row, highest: int) -> list[dict[str, Any]]:
     Args:
         result: The replay.
         row: The policy's row.
-        highest: The highest recorded round; costs are compared with its fixed budget.
+        highest: The highest recorded round. Costs are compared with those of the fixed budget of this many rounds.
     """
     metric = result.metrics[0]
     whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({highest})"))
@@ -182,7 +182,7 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
 
 
 def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the sliders that fit into `room` bytes (at least the first), and the number of omitted ones."""
+    """Return the sliders that fit into `room` bytes (at least the first slider), and the number of omitted sliders."""
     sliders: list[dict[str, Any]] = []
     if cell.prepared.cut.any():  # at nearly every threshold, some question would continue beyond the recording
         return sliders, 0

@@ -42,7 +42,7 @@ def report(
     Args:
         recordings: One recording, or several by name.
         policies: Policies; a rule or its text becomes a policy with the first recording's own settings.
-        out: The file for the page, which opens without a network; None = write none.
+        out: The file for the page, which opens without a network; None = write no file.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Metrics, baseline, draws and so on; None = the defaults.
         prices: Prices of language models by component.  None = take money from the log (`spend`); NaN where the log has

@@ -90,7 +90,8 @@ class Slider:
             ``(n_questions, n_rounds + 1)``.
         outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` of each question in each region, shape of
             `stops`; `money` only where it is known.
-        by_stop: Outcomes of a stop at each position without reading a signal, shape ``(n_questions, n_rounds)``.
+        by_stop: Outcomes that a stop at each position would have if the policy read no signal, shape
+            ``(n_questions, n_rounds)``.
     """
 
     policy: Policy
@@ -130,7 +131,7 @@ class Slider:
         return _tidy(np.floor(low / step) * step - step), _tidy(np.ceil(high / step) * step + step), _tidy(step)
 
     def path(self, n: int = 81) -> list[dict[str, float]]:
-        """Return thresholds over the whole scale with their outcomes, omitting those with unchanged outcomes."""
+        """Return thresholds over the whole scale with their outcomes, leaving out thresholds that change no outcome."""
         low, high, _ = self.scale()
         known = np.unique(self.values[np.isfinite(self.values)])
         places = np.linspace(low, high, n) if len(known) >= n else np.array([low, *known.tolist(), high])
@@ -144,7 +145,8 @@ class Slider:
     def to_dict(self, pool: Pool) -> dict[str, Any]:
         """Return JSON-ready values for the page; arrays are put into the pool.
 
-        An outcome that depends only on the stop is stored once for all comparisons of a policy; others are stored by region.
+        An outcome that depends only on the stop is stored once for all comparisons of a policy; any other outcome is stored
+        for each region.
         """
         low, high, step = self.scale()
         text = str(

@@ -33,9 +33,9 @@ class Stopped:
     """The stops of one policy, with the answers of the full budget; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
-        differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
-            the full budget never ran.
+        full: Position of the full budget's answer; -1 if the full budget has no answer, or if a rule cut the recording.
+        differs: Mask of the questions for which policy and full budget return different answers (as normalised text);
+            False if the full budget never ran.
     """
 
     policy: Policy
@@ -92,7 +92,7 @@ class Trajectories:
 
     Attributes:
         chosen: Positions of these questions in the recording, ascending.
-        disagreements: Number of these questions for which some policy returns another answer than the full budget.
+        disagreements: Number of these questions for which some policy and the full budget return different answers.
     """
 
     chosen: npt.NDArray[np.int64]
@@ -119,7 +119,7 @@ class Trajectories:
 
 
 def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Trajectories:
-    """Choose questions: first those on which a policy disagrees with the full budget, then a seeded sample of others.
+    """Choose questions: first those on which a policy disagrees with the full budget, then a seeded sample of the rest.
 
     Args:
         policies: The stops of each policy.  Questions on which the first policy disagrees are chosen first, then those
@@ -192,7 +192,7 @@ def evidence(questions: str) -> dict[str, dict[str, Passage]]:
 
 
 def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:
-    """Return title and text of the passages that were seen in some round."""
+    """Return title and text of the passages that were seen in at least one of the rounds, by passage id."""
     seen = dict.fromkeys(name for one in rounds for name in one.get("passage_ids") or ())
     return {name: (known[name].title, known[name].text) for name in seen if name in known}
 

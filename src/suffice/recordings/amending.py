@@ -57,9 +57,9 @@ class StoredRun:
 
 
 def stored_runs(folder: Path, column: str, value: str) -> list[StoredRun]:
-    """Return the runs in a folder of parts that have the text `value` in a column.
+    """Return the runs whose rows have the text `value` in a column; the rows are those of a folder of parts.
 
-    Of several copies of a run, the one that was amended last is returned.
+    Of several copies of a run, the copy that was amended last is returned.
 
     Args:
         folder: The recording.
@@ -94,5 +94,8 @@ def _time_amended(stored: StoredRun) -> float:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    """Return True if a value exists or is a cost; a missing cost is kept, because it is unknown rather than zero."""
+    """Return True if a value is kept: it is not None, or it is a cost.
+
+    A cost of None is kept, because a missing cost would count as zero instead of unknown.
+    """
     return value is not None or name.startswith("cost.")

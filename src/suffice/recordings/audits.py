@@ -41,7 +41,7 @@ def uncut(recording: Recording) -> Recording:
 
 
 def _with_ends(recording: Recording, ends: npt.NDArray[np.object_]) -> pa.Table:
-    """Return a recording's table with another reason for the end of each question."""
+    """Return a recording's table with `ends` as the reasons for the ends of the questions."""
     table = recording.table
     place, field = table.column_names.index("end"), table.schema.field("end")
     return table.set_column(place, field, pa.array(ends[recording.row_question].tolist(), field.type))

@@ -106,7 +106,7 @@ class ResponseCache:
         return f"ResponseCache({str(self.path)!r})"
 
     def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the stored response to `request`; None if there is none.
+        """Return the stored response to `request`; None if no response is stored.
 
         Raises:
             DataError: The request is not JSON, or the cache is closed.
@@ -127,7 +127,7 @@ class ResponseCache:
         return response
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Store and commit the response to `request`; if there is already a response, keep that one.
+        """Store and commit the response to `request`; if a response is already stored, keep the stored one instead.
 
         Raises:
             DataError: Request or response is not JSON, or the cache is closed.
@@ -143,7 +143,7 @@ class ResponseCache:
             connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
 
     def take(self, other: Path) -> None:
-        """Add the responses of another cache; if both have a response to a request, keep the one of this cache.
+        """Add the responses of the cache `other`; if both caches have a response to a request, keep that of this cache.
 
         Raises:
             SchemaError: The other file is not a response cache, or is damaged.
@@ -253,7 +253,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 def _seal_of(*parts: Any) -> str:
     """Return a checksum of JSON-ready values.
 
-    It is stored with each row, because sqlite has no checksums.
+    The checksum of each row is stored with the row, because sqlite has no checksums.
 
     >>> _seal_of("q1", 2, {"answer": "Oslo"})
     'f3047d80'

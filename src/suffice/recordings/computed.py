@@ -30,7 +30,10 @@ _NO_COST = Cost()
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read for these names; a signal without a column needs the columns from which it is computed."""
+    """Return the columns to read for the signals in `names`.
+
+    A signal without a column needs the columns from which it is computed.
+    """
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))

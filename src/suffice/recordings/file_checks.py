@@ -1,4 +1,4 @@
-"""Check a recording's file: that its rows fit into memory before they are read, and the checksums while they are read.
+"""Check a recording's file: before rows are read, check that they fit into memory; while reading, check the checksums.
 
 Parquet stores a repeated text once. So a file of some kilobytes may contain thousands of rows of megabytes each, and
 its metadata does not show this. The size is therefore computed by reading each text as a reference to the stored text.
@@ -93,7 +93,7 @@ def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
 
 
 def most_bytes() -> int:
-    """Return the largest size in bytes of rows that are read at once: 8 GiB, unless an environment variable sets another limit."""
+    """Return the largest size in bytes of rows that are read at once: 8 GiB, or the value of an environment variable."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MOST_BYTES
@@ -280,7 +280,7 @@ class TableDigest:
 
 
 def header_digest(schema: pa.Schema, header: bytes) -> str:
-    """Return the checksum of a header with the names and metadata of the columns."""
+    """Return the checksum over a header and over the names and metadata of the columns."""
     for known, same_header, digest in tuple(_RECENT):  # another thread may append meanwhile
         if same_header == header and known.equals(schema, check_metadata=True):
             return digest

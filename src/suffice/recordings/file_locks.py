@@ -35,7 +35,7 @@ else:
 
         Args:
             file: The file, opened for writing unless the lock is shared.
-            shared: Whether others may have a shared lock at the same time.
+            shared: Whether several processes may hold a shared lock at the same time.
 
         Raises:
             OSError: The file system has no locks.

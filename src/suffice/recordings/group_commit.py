@@ -18,10 +18,10 @@ class Write:
     """A write that waits to be committed.
 
     Attributes:
-        error: The reason why the write was rejected; None if it was not.
-        turn: An event that is set when the write is committed or rejected, or when its thread must commit all waiting
-            writes.
-        leads: Whether its thread must commit all waiting writes.
+        error: The reason why the write was rejected; None if it was not rejected.
+        turn: An event that is set when the write is committed or rejected, or when the write's thread must commit all
+            waiting writes.
+        leads: Whether the write's thread must commit all waiting writes.
     """
 
     value: Any
@@ -33,13 +33,13 @@ class Write:
 class Writers:
     """The threads of this process that write to one file.
 
-    One thread leads: it commits its own write and all waiting ones, then hands the lead to a thread whose write came
-    meanwhile. So no thread waits longer than until the sync that includes its own write.
+    One thread leads: it commits its own write and all waiting writes, then hands the lead to a thread whose write came
+    meanwhile. So a thread waits only until the sync that includes its own write.
 
     Attributes:
         lock: Held while a thread has the file open for writing. Threads of a process queue for this lock, whereas
             processes poll for the lock of the file, with ever longer pauses.
-        known: The knowledge of the last writer about the file; None before the first write.
+        known: The content of the file as the last writer knew it; None before the first write.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Writers:
 
 
 def _commit(batch: Sequence[Write], own: Write, commit_all: Callable[[Sequence[Write]], None]) -> None:
-    """Commit waiting writes; if the commit itself fails, every write gets its error."""
+    """Commit waiting writes; if the commit as a whole fails, its error becomes the error of every write."""
     try:
         commit_all(batch)
     except BaseException as error:
@@ -114,7 +114,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def writers_of(path: Path, known: Writers | None = None) -> Writers:
-    """Return the writers of a file in this process; `known` is returned unless it was inherited through a fork."""
+    """Return the writers of a file in this process.
+
+    They are `known`, unless `known` is None or was inherited through a fork.
+    """
     if known is not None and known.process == os.getpid():
         return known
     with _LOCKS[0]:

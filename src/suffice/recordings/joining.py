@@ -1,4 +1,7 @@
-"""Join recordings of one configuration: shards, recordings of different questions, or of one set with several prompts."""
+"""Join recordings of one configuration.
+
+The recordings are shards, or have different questions, or have the same questions and different prompts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class MergeSummary(Result):
     Attributes:
         path: The recording that was written.
         sources: Number of questions by file.
-        questions: Number of recorded questions; a question with several prompts counts once for each.
+        questions: Number of recorded questions; a question with several prompts counts once for each prompt.
         rounds: Number of rounds of these questions.
         prompts: The prompts, if there are several.
         failed: Questions that failed while recording.
@@ -107,9 +110,10 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
         paths: The recordings, at least two, or one folder of parts.
 
     Raises:
-        ConfigMismatchError: The files were recorded with other models, retrievers, rounds or settings; only the prompt
-            may differ.
-        DataError: A question is in two files of one prompt, a recording is unfinished, or `out` is another file.
+        ConfigMismatchError: The files were recorded with different models, retrievers, rounds or settings. Only the
+            prompts may differ.
+        DataError: A question is in two files of one prompt, a recording is unfinished, or `out` exists and did not come from
+            a merge.
         SchemaError: A file is damaged, or is not a recording.
     """
     out, sources = check_file(out), [place(path) for path in paths]
@@ -282,7 +286,7 @@ def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) 
 
 
 def _cut_notes(parts: Sequence[_Part]) -> list[str]:
-    """Return a note if a rule ended questions in some files but none in others."""
+    """Return a note if a rule ended questions in some of the files, but no question in the remaining files."""
     cut = {part.path.name: int((part.recording.ends == "rule").sum()) for part in parts}
     if all(cut.values()) or not any(cut.values()):
         return []

@@ -28,8 +28,8 @@ _CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two nested configurations, as ``key: old -> new``.
 
-    Two names of the same model are not a difference, see `suffice.common.identities`. Two lists of endpoints are not a
-    difference, either, if they have an endpoint in common.
+    Two names of the same model are not a difference, see `suffice.common.identities`. Nor are two lists of endpoints
+    that have an endpoint in common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -66,8 +66,8 @@ class Journal:
         config: JSON-ready values that affect the recording.
 
     Raises:
-        BusyError: Another process is writing to it.
-        ConfigMismatchError: The file has another configuration.
+        BusyError: A different process is writing to the file.
+        ConfigMismatchError: The file has a different configuration than `config`.
         DataError: The disk is not writable.
         SchemaError: The file is not a journal, is damaged, or is a journal of suffice 0.4.0 or older.
     """
@@ -194,11 +194,11 @@ class Journal:
             raise disk_fault(path, error) from error
 
     def absorb(self, path: Path) -> None:
-        """Add the replies and rows of another journal of the same recording.
+        """Add the replies and rows of a second journal of the same recording.
 
         Raises:
-            ConfigMismatchError: The other journal has another configuration.
-            SchemaError: The other file is not a journal, or it is damaged.
+            ConfigMismatchError: The second journal has a different configuration than this one.
+            SchemaError: The file of the second journal is not a journal, or it is damaged.
         """
         with closing(Journal(path, self._config)) as other:
             for question_id in sorted(other._replies.keys() - self._finished.keys()):  # noqa: SLF001 - another self

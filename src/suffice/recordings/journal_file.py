@@ -59,7 +59,7 @@ _locked: WeakSet[io.FileIO] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close inherited files in a forked process; otherwise it would keep the parent's locks after the parent's end."""
+    """Close inherited files in a forked process; otherwise this process would keep the parent's locks after its end."""
     for file in [*_locked]:
         file.close()
 
@@ -235,7 +235,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, reading: _Reading) -> bool:
-    """Return True if an ended process left the torn tail: it is still there, and no process writes to the file."""
+    """Return True if an ended process left the torn tail: the tail is still there, and no process writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -256,12 +256,12 @@ def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
 class LockedJournal:
     """A journal to which only this process writes until it is closed; the lock also ends with the process.
 
-    Once `append` has returned, its records survive `kill -9`. With `sync` they have also passed `os.fdatasync` (or `os.fsync`), so they
-    survive a power cut if the system and the drive honour it. `os.fsync` of the folder secures the name of a new file.
+    Once `append` has returned, its records survive `kill -9`. With `sync` they have also passed `os.fdatasync` (or `os.fsync`). Then they
+    survive a power cut, if the system and the drive honour this call. `os.fsync` of the folder secures the name of a new file.
 
     Args:
         path: The file; its folder is created if missing.
-        busy: The message if another process has the lock.
+        busy: The message of the error if a different process holds the lock.
         wait_s: Seconds to wait for the lock.
         create: Whether to create the file if it does not exist.
 
@@ -289,7 +289,7 @@ class LockedJournal:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of the file, which another file of the same name does not share."""
+        """The identity of the file; a file that later gets the same name has a different identity."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 
@@ -380,7 +380,7 @@ class LockedJournal:
         _sync_file(self._file.fileno())
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Replace the file by a new one with these records, in one step or not at all, and close it."""
+        """Replace the file by a new file with these records, in one step or not at all, and close the journal."""
         if sys.platform == "win32":  # Windows does not replace open files
             self.close()
         pieces, seal = [_HEADER], 0
@@ -422,7 +422,7 @@ class LockedJournal:
 
 
 def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
-    """Open and lock the file at `path`; try again if another process replaced or removed it meanwhile."""
+    """Open and lock the file at `path`; if a different process replaced or removed the file meanwhile, try again."""
     deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     while True:

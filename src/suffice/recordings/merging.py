@@ -57,11 +57,11 @@ def merged(
     """Combine the rows of a recording and its journal; also return their common metadata.
 
     A question that has not ended counts as failed. A question whose audit has not ended counts as stopped by the rule.
-    A missing reason for an end is inferred from the lengths of all questions: `max_rounds` (the cap) for the longest,
-    and `rule` (the loop) for the others.
+    A missing reason for an end is inferred from the lengths of all questions: `max_rounds` (the cap) for the longest
+    questions, and `rule` (the loop's own rule) for all shorter questions.
 
     Args:
-        stored: The rows of the recording; None if there is none.
+        stored: The rows of the recording's file; None if there is only a journal.
         metadata: The metadata of the recording.
         content: The journal. Questions without rounds are only counted. Questions that are already stored are left out,
             unless the journal amends them.
@@ -156,7 +156,7 @@ def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a list with the entry of the data set if the files are all of its shards; else an empty list."""
+    """Return a list with the entry of the data set, if the files are together all shards of it; else an empty list."""
     shards = [item.get(SHARD) or {} for item in metadata]
     indexes = {shard.get("index") for shard in shards}
     sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}
@@ -198,7 +198,7 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
 def joint_schema(schemas: Sequence[pa.Schema], is_blank: Callable[[int, str], bool]) -> pa.Schema:
     """Return one schema for tables whose columns may differ.
 
-    A column of several types gets the type that can hold all values, or text if there is none.
+    A column of several types gets the type that can hold all values, or the type text if no type can.
 
     Args:
         schemas: The columns of each table.

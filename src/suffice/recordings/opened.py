@@ -205,7 +205,7 @@ class OpenFile(OpenRecording):
         columns: Sequence[str] | None = None,
         digests: Mapping[str, ColumnDigest] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups, and add them to `digests`.
+        """Yield the rows of the row groups `groups`, and add the rows to the checksums in `digests`.
 
         The checksums are compared after the last row.
         """
@@ -231,7 +231,7 @@ class OpenFile(OpenRecording):
                 raise _unreadable_file(self.path, error) from None
 
     def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
-        """Return new checksums, to be updated with rows, for those of the given columns that have a stored checksum."""
+        """Return a new checksum, to be updated with rows, for each of `columns` that has a stored checksum."""
         return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
 
     def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
@@ -287,7 +287,7 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 def check_moved(path: Path, content: JournalContent | None) -> None:
     """Raise a `SchemaError` if a file lacks rows that were moved to it from its journal.
 
-    Then file and journal are copies from different times.
+    This happens if file and journal are copies from different times.
     """
     if content is None or not content.file_rows:
         return
@@ -325,7 +325,7 @@ def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, d
 
 
 def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return the row numbers at which another question begins."""
+    """Return the numbers of the rows whose question differs from that of the previous row, and of the first row."""
     if ids.null_count:
         raise SchemaError("the column 'question_id' must contain text in every row")
     changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
@@ -383,7 +383,7 @@ def _write(
 
 
 def _codecs(schema: pa.Schema, first: pa.Table | None) -> dict[str, str]:
-    """Return the compression of each column: zstd for large columns, and snappy, which needs no setup, for small ones.
+    """Return the compression of each column: zstd for large columns; for small columns snappy, which needs no setup.
 
     A part of a log has many small columns, and the setup of zstd for each would take two thirds of the time to read the part.
     """

@@ -1,4 +1,4 @@
-"""Resolve questions that are in several parts of a folder, so that one copy of each run counts, with a unique name."""
+"""Resolve questions that are in several parts of a folder: one copy of each run counts, and it gets a unique name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PartQuestions:
     """The questions of one part that count in the recording of all parts, with their names.
 
     Attributes:
-        dropped: The names of questions that count in another part.
+        dropped: The names of questions of which the copy in a different part counts.
         names: A map from names in the part to new names, for renamed questions.
-        is_shorter: True if another part has longer questions, so that questions here whose end was inferred did not
-            reach the cap.
+        is_shorter: True if a different part has longer questions. Then questions of this part whose end was inferred did
+            not reach the cap.
     """
 
     dropped: set[str] = field(default_factory=set)
@@ -61,7 +61,7 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 class _Question(NamedTuple):
     """One question of one part; questions sort by time.
 
-    Of several copies of a run, the one with the greatest `weight` counts.
+    Of several copies of a run, the copy with the greatest `weight` counts.
     """
 
     time: float
@@ -109,8 +109,8 @@ def _each_once(
 ) -> list[_Question]:
     """Keep the best copy of each run and mark its other copies as dropped.
 
-    A copy is better if it ended; of two such copies, the longer one is better, and of two equally long copies, the one
-    that was amended later.
+    A copy that ended is better than a copy that did not end. If this does not decide, the longer copy is better. Of two
+    equally long copies, the copy that was amended later is better.
     """
     best: dict[str, _Question] = {}
     for question in questions:

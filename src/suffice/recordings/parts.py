@@ -47,9 +47,9 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata of two files, with only the fitted state that both have.
+    """Return the metadata of two files, with only the fitted states of signals for which both files have one.
 
-    The state may differ because the deployed policy may have changed.
+    The files may have fitted states of different signals, because the deployed policy may have changed.
     """
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
@@ -61,8 +61,8 @@ class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
     The second run of a question, by time, is named ``NAME#2``, although parts may use one name for both runs. If a run
-    is in several parts, the copy that ended counts, else the one with most rounds; of equal copies, the one that was
-    amended last.
+    is in several parts, one copy counts: a copy that ended before a copy that did not, then the copy with most rounds,
+    then the copy that was amended last.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -93,7 +93,7 @@ class OpenFolder(OpenRecording):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """The questions of each part that count in this recording, with their names."""
+        """The questions that count in this recording, part by part, and the names that they have in it."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:
@@ -130,14 +130,14 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, with their names in the whole recording; yield nothing if no row counts."""
+        """Yield the rows of a part that count, with the questions' names in the whole recording; no table if no row counts."""
         some = self.questions[i].applied(table)
         if some.num_rows:
             yield conformed(some, schema)
 
     @property
     def renames(self) -> bool:
-        """True if some question has another name in this recording than in its part."""
+        """True if the name of some question in this recording differs from its name in its part."""
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:
@@ -159,7 +159,7 @@ class OpenFolder(OpenRecording):
 
 
 def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) -> list[OpenPart]:
-    """Open the parts of a folder that have rows and were not compacted into another part.
+    """Open the parts of a folder that have rows, except for parts whose rows were joined into a larger part.
 
     Args:
         path: The folder.
@@ -207,7 +207,7 @@ def _check_link(part: Path, folder: Path) -> None:
 
 
 def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
-    """Return the parts that were not compacted into another part; close the others."""
+    """Return the parts whose rows were not joined into a larger part; close all other parts."""
     replaced = replaced_parts(parts)
     for part in parts:
         if part.path.name in replaced:
@@ -342,12 +342,12 @@ def open_part(path: Path) -> OpenPart:
 
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
-    """Return the names of the parts that were compacted into another of these parts."""
+    """Return the names of the parts whose rows were joined into one of `parts`."""
     return {name for part in parts for name in joined_parts(part)}
 
 
 def joined_parts(part: OpenRecording) -> set[str]:
-    """Return the names of the parts that were compacted into this part."""
+    """Return the names of the parts whose rows were joined into `part`."""
     return {entry["file"] for entry in part.metadata.get(MERGED) or ()} - {part.path.name}
 
 

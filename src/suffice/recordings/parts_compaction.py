@@ -1,4 +1,4 @@
-"""Join many small parts of a folder into a few large ones, while processes append to other parts."""
+"""Join many small parts of a folder into a few large parts, while processes append to parts that are not joined."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class CompactSummary(Result):
         path: The folder.
         before: Number of parts before the compaction.
         after: Number of parts after the compaction.
-        open: Number of parts with a journal: a process writes to them, or left questions that have not ended.
+        open: Number of parts with a journal, because a process writes to the part, or because a process that ended left
+            questions that have not ended.
     """
 
     path: Path
@@ -104,8 +105,8 @@ def join_many_parts(folder: Path) -> None:
     """Join the private parts of this user in a folder; the joined parts are private, too.
 
     Only their user can read private parts. This function may run while processes write to the folder. Unlike
-    `compact_recording`, it leaves journals alone, and it joins fewer rows at once, because it runs more often. If
-    another process compacts the folder, it does nothing.
+    `compact_recording`, it leaves journals alone, and it joins fewer rows at once, because it runs more often. It does
+    nothing while a different process compacts the folder.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -120,7 +121,8 @@ def join_many_parts(folder: Path) -> None:
 def _own_parts(folder: Path) -> list[Path]:
     """Return the sealed parts that only this user can read.
 
-    If they were joined with parts that others can read, the joined part would hide these from their readers.
+    Such parts are joined only with each other: the joined part is private, so parts that several users can read would
+    become unreadable for these users.
     """
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(
@@ -138,7 +140,7 @@ def _own_parts(folder: Path) -> list[Path]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder's compaction; it also ends with the process."""
+    """Hold the lock of a folder's compaction during the block; the lock also ends if the process ends."""
     path = folder / _LOCK
     try:
         with path.open("ab") as file:
@@ -156,7 +158,7 @@ def _has_journal(part: Path) -> bool:
 
 
 def _seal_ended(part: Path, idle_s: float) -> None:
-    """Move the questions of an ended process into the file of its part, and remove the journal if this empties it."""
+    """Move the questions of an ended process into the file of its part; remove the journal if it is then empty."""
     journal = RoundJournal(part, is_part=True)
     with suppress(FileNotFoundError, SealedError):  # the part's own process sealed it meanwhile
         is_idle = time.time() - journal.path.stat().st_mtime >= idle_s

@@ -81,7 +81,7 @@ class RecordedFile:
         return self.journal
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that contains an open question; None if there is none."""
+        """Return the journal that contains an open question; None if no journal contains it."""
         return None if self.journal.n_rounds(run) is None else self.journal
 
     def save(self) -> None:
@@ -124,7 +124,7 @@ class RecordedFolder:
         return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raise if parts of the folder have different settings, which new parts must share."""
+        """Raise if `metadata` has different settings than the newest readable part, because all parts must have the same."""
         make_folder(self.path)
         for part in reversed(part_paths(self.path)):
             try:
@@ -177,7 +177,7 @@ class RecordedFolder:
         return self._begun >= questions or journal.size >= size
 
     def _seal_soon(self) -> None:
-        """Join small parts and seal full ones in a thread, so that no question waits; the caller must hold the lock."""
+        """Join small parts and seal full parts in a thread, so that no question waits; the caller must hold the lock."""
         if not self._is_sealing:
             self._is_sealing = True
             self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
@@ -213,9 +213,9 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that contains an open question; None if there is none.
+        """Return the journal that contains an open question; None if no journal contains it.
 
-        If the part is from another machine, the question's rounds are first copied into a journal of this process.
+        If the question's part was written on a different machine, its rounds are first copied into a journal of this process.
         """
         for part in reversed(part_paths(self.path)):
             journal = RoundJournal(part, is_part=True)
@@ -228,7 +228,7 @@ class RecordedFolder:
         return None
 
     def _copied(self, journal: RoundJournal, run: str) -> RoundJournal | None:
-        """Copy the rounds of a question that began on another machine into a journal of this process, and return that journal."""
+        """Copy the rounds of a question that began on a different machine to a journal of this process; return this journal."""
         content = journal.content()
         for question in () if content is None else content.questions:
             if question.run == run:
@@ -277,7 +277,7 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     """Seal large parts in a separate process, so that questions here need not wait.
 
-    Parts that the other process could not seal are sealed by this one.
+    Parts that the separate process could not seal are sealed by this process.
     """
     large = [journal for journal in journals if journal.size >= LARGE_BYTES]
     # Rounds of open questions may wait for the locks that it holds.
@@ -356,7 +356,10 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short id of this machine or container, which changes at each boot, so that process ids are unique under it."""
+    """Return a short id of this machine or container.
+
+    The id changes at each boot, so that this id and a process id together are unique.
+    """
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
@@ -377,7 +380,7 @@ def new_part(folder: Path) -> Path:
 
 
 def writer_ended(part: Path) -> bool:
-    """Return True if the process that wrote a part is known to have ended; False for a process of another machine."""
+    """Return True if the process that wrote a part is known to have ended; False if it ran on a different machine."""
     match = _WRITER.search(part.name)
     if match is None or match[1] != _machine() or sys.platform == "win32":
         return False

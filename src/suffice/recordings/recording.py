@@ -199,7 +199,7 @@ class Recording(Displayed):
 
     @property
     def reading_notes(self) -> tuple[str, ...]:
-        """Notes on doubts from the import or recording of the log that still apply."""
+        """Notes on doubts that arose when the log was imported or recorded, and that still apply."""
         reading = self.metadata.get("reading") or {}
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
@@ -229,7 +229,7 @@ class Recording(Displayed):
 
     @cached_property
     def unexplained(self) -> Mask:
-        """Mask of the questions that may lack rounds: they are shorter than others, and no reason is known.
+        """Mask of the questions that may lack rounds: they have fewer rounds than the longest question, for no known reason.
 
         An import assumes that a `rule` ended these questions, unless `--ended` or an `end` in the log states the
         reason.
@@ -345,7 +345,7 @@ class Recording(Displayed):
         return part
 
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
-        """Return the recording with the rounds of each question in another order, or in several orders.
+        """Return the recording with the rounds of each question in a new order, or in several new orders.
 
         Running totals of costs follow the new order; the costs of each round itself stay the same.
 

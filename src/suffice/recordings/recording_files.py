@@ -100,7 +100,7 @@ def _cache_folder() -> Path:
 
 
 def file_in_work(files: RecordingFiles) -> HereFile:
-    """Return the files of a recording in progress, before it moves to its target."""
+    """Return the recording in progress, which moves to its target when it is complete."""
     uploaded = files.uploaded_journal
     return HereFile() if uploaded is None else _UploadedFile(files, uploaded)
 

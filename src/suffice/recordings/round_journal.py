@@ -45,7 +45,7 @@ class JournalQuestion:
 
     Attributes:
         run: The id of the run, unique among all runs ever recorded.
-        fields: The question's cluster and, once there is a decision, its columns under the key `decision`.
+        fields: The question's cluster and, once there is a decision, the decision's columns under the key `decision`.
         ending: The reason for the end; None while the question is open, or if its process was killed.
         rows: The rows of the question's rounds, in order.
     """
@@ -136,7 +136,7 @@ class RoundJournal(RoundWriter):
 
     Attributes:
         size: The size of the records in bytes, after the last write by this object.
-        n_open: The number of questions that had not ended at that time.
+        n_open: The number of questions that had not ended after that write.
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
@@ -153,7 +153,7 @@ class RoundJournal(RoundWriter):
             metadata: JSON-ready values that all processes must agree on.
 
         Raises:
-            ConfigMismatchError: The file has another configuration.
+            ConfigMismatchError: The file has a different configuration than `metadata`.
             SchemaError: The file is not a journal of rounds, or it is damaged.
         """
         with self._locked(create=True) as (file, known):
@@ -175,7 +175,7 @@ class RoundJournal(RoundWriter):
             return None if rounds is None else len(rounds)
 
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Write changes as one record, together with those of other threads of this process."""
+        """Write changes as one record; commit it together with the records of waiting threads of this process."""
         if changes:
             self._writers().commit(changes, self._commit_all)
 
@@ -346,7 +346,7 @@ class _Known:
 
 
 def _of_runs(records: Iterable[Sequence[Sequence[Any]]], runs: AbstractSet[str]) -> Iterator[list[Sequence[Any]]]:
-    """Yield the changes of some questions, grouped by record."""
+    """Yield the changes that belong to the runs in `runs`: one list for each record with such changes."""
     for changes in records:
         of_runs = [change for change in changes if change[0] in _OF_A_QUESTION and change[1] in runs]
         if of_runs:

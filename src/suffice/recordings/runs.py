@@ -121,7 +121,7 @@ def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
 def _last_part(name: str) -> str:
     """Return the last part of a column's dotted name in snake case, without the prefix ``imported_``.
 
-    In promptfoo's results, the id of a provider names the model.
+    The column ``provider.id`` of promptfoo's results names the model, so its last part is returned as ``model``.
 
     >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
     ('model', 'prompt_id', 'model_name')
@@ -164,7 +164,10 @@ def _is_begun_by(text: str, other: str) -> bool:
 
 
 def labels_differ(*values: str) -> bool:
-    """Return True if values name different loops; a value that begins with the names of another one is the same loop.
+    """Return True if values name different loops.
+
+    A value lists the names in a question's rounds, such as models. If one value begins with all names of a second value,
+    both name the same loop, which went further on one question than on the other.
 
     >>> labels_differ("small", "small + large"), labels_differ("small", "large")
     (False, True)
@@ -177,8 +180,8 @@ def labels_differ(*values: str) -> bool:
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
     """Return the labels that distinguish several loops, with the number of questions for each value of a label.
 
-    The rounds of a question may have different values. If every question has the same values in the same order, they
-    form one loop, as in a panel, or if an expensive model follows a cheap one.
+    The rounds of a question may have different values, as in a panel, or if an expensive model follows a cheap one. If
+    every question has the same values in the same order, these values form one loop.
     """
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -210,7 +213,7 @@ def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
 
 
 def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]) -> bool:
-    """Return True if at least half of the questions occur in several files, as with one file per system."""
+    """Return True if at least half of the questions occur in several log files, as in a log with one file per system."""
     files: dict[Any, set[str]] = {}
     for unit, row in zip(recording.clusters.tolist(), values, strict=True):
         files.setdefault(unit, set()).add(_in_turn(row))
@@ -331,7 +334,7 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return a note if the proxy was not sure which rounds belong to a run, as its column `key` shows.
+    """Return a note if the proxy was not sure which rounds belong to a run, as the recording's column `key` shows.
 
     Such runs may lack rounds, or contain rounds of other runs.
     """

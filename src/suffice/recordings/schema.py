@@ -158,7 +158,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
 
 
 def stated_kind(field: pa.Field) -> str | None:
-    """Return the kind of a column from its metadata; None if it was not written by this library."""
+    """Return the kind of a column from the column's metadata; None if this library did not write the column."""
     return (field.metadata or {}).get(b"kind", b"").decode() or None
 
 

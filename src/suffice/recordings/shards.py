@@ -76,7 +76,10 @@ class Shard:
         return self.part_name.removesuffix(".parquet")
 
     def beside(self, path: Path, suffix: str) -> Path:
-        """Return the path of the shard's version of a file, such as stored replies, of which a command without shards writes one."""
+        """Return the path of the shard's own version of a file that a command without shards writes once.
+
+        An example is the file of stored replies.
+        """
         return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
 
     def takes(self, question_id: str) -> bool:
@@ -95,7 +98,10 @@ def shard_files_beside(path: Path, suffix: str) -> list[Path]:
 
 
 def shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards whose parts are in a folder; if `end` is the suffix of journals, those with a journal instead."""
+    """Return the shards whose parts are in a folder.
+
+    If `end` is the suffix of journals, return the shards that have a journal in the folder instead.
+    """
     names = [path.name.removesuffix(end) for path in folder.glob(ANY_PART + end)]
     return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 

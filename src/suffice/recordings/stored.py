@@ -84,7 +84,7 @@ class StoredRows:
             yield from zip(*(batch.column(name).to_pylist() for name in (_ROW_KEYS[0], _QUESTION_COLUMN)), strict=True)
 
     def table(self, question_ids: Iterable[str]) -> pa.Table:
-        """Return the rows of some questions, in the order of the file."""
+        """Return the rows of the questions in `question_ids`, in the order of the file."""
         rows = np.sort(np.concatenate([self._rows(question_id) for question_id in question_ids]))
         batch_of = np.searchsorted(self._starts, rows, side="right") - 1
         parts = [

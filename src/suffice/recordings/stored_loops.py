@@ -13,7 +13,10 @@ from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 
 def read_labels(path: str | Path) -> Recording | None:
-    """Return the questions and labels of a stored recording; None if no label has two values, so that there is one loop."""
+    """Return the questions and labels of a stored recording; None if the recording is certainly of one loop.
+
+    It is certain if no label that distinguishes loops has two values.
+    """
     return read_again(lambda: _labels(path))
 
 

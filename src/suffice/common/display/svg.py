@@ -130,7 +130,7 @@ def _value_expression(entry: Mapping[str, Any]) -> str:
 
 
 def _dark_style(spec: Mapping[str, Any], unique: str) -> str:
-    """Return the style sheet that replaces a picture's light colours if the reader prefers dark ones."""
+    """Return the style sheet that replaces a picture's light colours by dark colours if the reader prefers dark mode."""
     named = dict.fromkeys(text for text in _texts(spec) if "var(" in text)
     colours = {colour_of(text, "light"): colour_of(text, "dark") for text in named}
     rules = (f'#{unique} [{paint}="{light}"]{{{paint}:{dark}}}' for light, dark in colours.items() for paint in _PAINTS)

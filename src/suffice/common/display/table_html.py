@@ -46,7 +46,7 @@ def html_table(table: Table, *, caption: bool = True) -> str:
 
     Args:
         table: The table.
-        caption: Whether to show its title; otherwise only screen readers read it.
+        caption: Whether to show the table's title; otherwise only screen readers read the title.
     """
     title = escape(table.title)
     heads = "".join(f'<th scope="col"{_numeric(column)}>{escape(column.name)}</th>' for column in table.columns)
@@ -120,7 +120,7 @@ def frame_of(arrow: Any, library: Library | None) -> Any:
 
 
 def notebook_html(lead: str, tables: Sequence[Table]) -> str:
-    """Return a result for a notebook: the leading sentence, the first table, and the others to unfold."""
+    """Return a result for a notebook: the leading sentence, the first table, and further tables to unfold."""
     first, *others = tables
     leading = f"<p><strong>{escape(lead)}</strong></p>" if lead else ""
     more = (

@@ -19,7 +19,10 @@ class CalibrationMap(Protocol):
     """A fitted monotone map with values in [0, 1]; it maps NaN to NaN."""
 
     def predict(self, values: Floats) -> Floats:
-        """Return the probability for each value, any shape; a value outside the fitted range gets that of the nearest end."""
+        """Return the probability for each value, in the shape of `values`.
+
+        A value outside the fitted range gets the probability at the nearest end of the range.
+        """
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -29,7 +32,7 @@ class CalibrationMap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Tagged):
-    """The fallback map for a round where no curve can be fitted: the constant mean (TASR section 3.3)."""
+    """The fallback map for a round where no curve can be fitted: it always returns the mean target (TASR section 3.3)."""
 
     tag = ("map", "constant")
     value: float
@@ -42,8 +45,8 @@ class Constant(Tagged):
 class PiecewiseLinear(Tagged):
     """The isotonic map: linear between knots and constant beyond the outermost knots.
 
-    scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
-    silently never stop there.
+    scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: with such a map, a policy
+    would silently never stop there.
 
     Attributes:
         x: Knots, increasing, in the signal's unit.
@@ -100,7 +103,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
 def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:
     """Fit a logistic curve (Platt scaling) with a very weak penalty; the arguments are those of `fit_isotonic`.
 
-    A decreasing curve is replaced by the mean, since a calibrator must be increasing.
+    A decreasing curve is replaced by the mean target as a constant, since a calibrator must never decrease.
     """
     from suffice.policy.calibration.logistic import fit_logistic
 
@@ -182,8 +185,8 @@ class Calibrator:
         signal: The raw signal.
         method: `isotonic` or `platt`.
         per_round: Whether each round has its own map, instead of one for all rounds.
-        unseen_round: What to do at a round that was not fitted: `error`, or use the map of the `nearest` fitted round.
-        target: The column that the maps were fitted to, for reports.
+        unseen_round: The reaction to a round that was not fitted: `error`, or `nearest` (use the nearest fitted round's map).
+        target: The name of the column of outcomes that the maps were fitted to, for reports.
         maps: Fitted maps by round; the key -1 holds the map for all rounds.
         rounds_fitted: Number of rows with a defined signal, by round.
     """
@@ -208,8 +211,8 @@ class Calibrator:
         """Fit the maps, and return a fitted copy.
 
         Args:
-            values: Raw signal, shape ``(..., n_rounds)``; NaN rows are left out.
-            target: Outcome in [0, 1], same shape; NaN rows are left out.
+            values: Raw signal, shape ``(..., n_rounds)``. Rounds with a NaN signal are left out.
+            target: Outcome in [0, 1], same shape. Rounds with a NaN outcome are left out.
             index: The round of each entry of the last axis, shape ``(n_rounds,)``.
             weights: Positive weights, same shape as `values`; None = 1.
 
@@ -248,9 +251,9 @@ class Calibrator:
         return replace(self, maps=maps, rounds_fitted=counts)
 
     def predict(self, values: npt.ArrayLike, *, index: npt.ArrayLike) -> Floats:
-        """Return probabilities, shape of `values`; NaN for NaN.
+        """Return probabilities in the shape of `values`; a NaN value gets NaN.
 
-        A value outside the fitted range gets the probability of the nearest end.
+        A value outside the fitted range gets the probability at the nearest end of the range.
 
         Args:
             values: Raw signal, shape ``(..., n_rounds)``.

@@ -97,7 +97,7 @@ def fit_logistic(
 def _log_sums(logits: Floats) -> Floats:
     """Return the log of the sum of exponentials of each row, shape ``(n_rows, 1)``.
 
-    The numbers must be finite. It takes a third of the time of `scipy.special.logsumexp`.
+    The numbers must be finite. This function takes a third of the time of `scipy.special.logsumexp`.
     """
     top = logits.max(axis=1, keepdims=True)
     is_top = logits == top

@@ -41,7 +41,7 @@ class CalibrationReport:
 
     Attributes:
         n: Rows with both a probability and an outcome.
-        brier: Mean squared difference, in [0, 1]; lower is better.
+        brier: Mean squared difference between probability and outcome, in [0, 1]; lower is better.
         brier_uninformed: The Brier score of a constant prediction of the mean outcome.
         ece: Expected calibration error over the bins, in [0, 1].
         bins: Reliability bins.

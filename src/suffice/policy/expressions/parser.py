@@ -1,8 +1,8 @@
 """The process behind `expression_key`, which reads texts as lines of JSON and writes their keys.
 
-It imports nothing of this package.  If the value of an expression has too many digits, it is not evaluated, and its
-text is the key, on every machine.  Processor time is limited for each text, and memory for the whole process; the
-system ends a process that needs more.
+It imports nothing of this package.  An expression whose value has too many digits is not evaluated: its key is its
+text, so the key is the same on every machine.  Processor time is limited for each text, and memory for the whole
+process; the system ends a process that needs more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{")
 class TooLargeError(BaseException):
     """Raised for an expression that is too large to evaluate.
 
-    It is no `Exception`, so that only `key_of` catches it.
+    It is not a subclass of `Exception`, so that only `key_of` catches it.
     """
 
 
@@ -131,7 +131,10 @@ def _fraction_of(match: re.Match[str]) -> str:
 
 
 def _unboxed(text: str) -> str:
-    """Return the content of the last LaTeX box of a text, between dollar signs; without a box, the text itself."""
+    """Return the content of the last LaTeX box of a text, put between dollar signs.
+
+    A text without a box is returned as it is.
+    """
     boxes = list(_BOXED.finditer(text))
     if not boxes:
         return text
@@ -174,7 +177,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key of inequalities; with a single variable, it is the key of their solution set."""
+    """Return the key of inequalities; if they have a single variable, the key is that of their solution set."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:
@@ -215,8 +218,8 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
     Args:
         value: The expression.
-        scaled: Which multiples of the expression share its key: `any` multiple, only `positive` multiples, or "" for
-            none.
+        scaled: The multiples of the expression that share its key: `any` multiple, only `positive` multiples, or "" for
+            no multiples.
     """
     value = _exact(value)
     names = sorted(value.free_symbols, key=str)
@@ -269,7 +272,10 @@ def _point(name: str, place: int) -> Any:
 
 
 def _number(value: Any) -> str | None:
-    """Return the key of a number: the exact value of a fraction, else the first digits; None if it is undefined."""
+    """Return the key of a number, or None if the number is undefined.
+
+    The key of a whole number or fraction is its exact value. The key of any other number consists of its first digits.
+    """
     if value.is_Rational:
         if max(abs(value.p), value.q) >= _TOO_LARGE:
             raise TooLargeError
@@ -310,7 +316,7 @@ def bound_memory() -> None:
 
 
 def set_timer(seconds: float) -> None:
-    """Make the system end this process after some processor seconds; 0 cancels the timer."""
+    """Make the system end this process after `seconds` seconds of processor time; 0 cancels the timer."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(
             signal.ITIMER_PROF, seconds

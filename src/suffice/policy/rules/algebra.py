@@ -300,7 +300,7 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
 
 
 def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
-    """Return the rule with another number in `threshold`, wherever the threshold occurs.
+    """Return the rule with `value` as the number of `threshold`, wherever the threshold occurs.
 
     >>> from suffice.policy.rules import tasr
     >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
@@ -318,7 +318,7 @@ def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
 
 
 def substitute(rule: Rule, threshold: Threshold, other: Rule) -> Rule:
-    """Return the rule with `threshold` replaced by another rule, wherever the threshold occurs."""
+    """Return `rule` with the rule `other` in place of `threshold`, wherever the threshold occurs."""
     if rule == threshold:
         return other
     inner = inner_rules(rule)

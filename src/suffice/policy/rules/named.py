@@ -64,10 +64,10 @@ def tasr(threshold: float = TASR_THRESHOLD) -> Rule:
 
 
 def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
-    """Return the rule without a judge: the distance of consecutive drafts stays below `eps` for `rounds` revisions in a row.
+    """Return the rule that needs no judge: stop once consecutive drafts are closer than `eps` for `rounds` revisions in a row.
 
-    The default `eps` is for bge-small-en-v1.5. Distances of another embedder have another scale, so tune `eps` on
-    development questions. A draft that is empty or has no embedding does not count as converged.
+    The default `eps` is for bge-small-en-v1.5. Each embedder has its own scale of distances, so tune `eps` on development
+    questions. A draft that is empty or has no embedding does not count as converged.
 
     >>> print(converged())
     patience((semantic_distance < 0.06), 2)
@@ -84,7 +84,7 @@ def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
     """Return the rule that stops when a draft nearly repeats the previous one's words: token F1 >= `threshold`.
 
     Use it for paragraphs, which never repeat exactly, if there are no embeddings. The default was chosen on tune drafts
-    of two models. On their other drafts, a fixed budget of two rounds is better than this rule
+    of two models. On the remaining drafts of these models, a fixed budget of two rounds is better than this rule
     (docs/results/similar-drafts.md).
 
     >>> print(similar())
@@ -100,8 +100,8 @@ def sufficient_context(threshold: float | None = None) -> Rule:
     (context_sufficient >= 1) & (p_correct > 0.5)
 
     Args:
-        threshold: A probability that the calibrated confidence must exceed, too; None = this is not required. The paper
-            combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
+        threshold: A probability that the calibrated confidence must exceed in addition; None = no condition on confidence.
+            The paper combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
     """
     enough = signal("context_sufficient") >= 1
     return enough if threshold is None else enough & margin(threshold)
@@ -128,8 +128,8 @@ def checked(rounds: float) -> Rule:
 def loopgain(target: float | None = None) -> Rule:
     """Return LoopGain's rule: stop when the target error is reached or errors no longer fall.
 
-    This is version 0.1, which LoopGain's benchmark uses. Its program then returns the best round, like the selector
-    `min_check_error`.
+    This is version 0.1, which LoopGain's benchmark uses. After the stop, LoopGain's program returns the best round, like
+    the selector `min_check_error`.
 
     >>> print(loopgain(0.5))
     (check_error <= 0.5) | (error_gain >= 0.95)
@@ -159,10 +159,10 @@ def fixed_k(k: float) -> Rule:
 
 
 def adaptive_rag() -> Rule:
-    """Return Adaptive-RAG's rule: no retrieval, one, or all, by the class of the question (Jeong et al., 2024).
+    """Return Adaptive-RAG's rule: retrieve never, once, or in all rounds, by the class of the question (Jeong et al., 2024).
 
-    The class is known only at round 0. So the route with one retrieval ends by a rule that must fire twice in a row: at
-    round 0 because of the class, and at round 1.
+    The class is known only at round 0. So a question of the class with one retrieval stops by a rule that must fire twice
+    in a row: at round 0 because of the class, and at round 1 because of the round.
 
     >>> print(adaptive_rag())
     (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
@@ -174,7 +174,7 @@ def adaptive_rag() -> Rule:
 def adaptive_consistency(confidence: float = 0.95) -> Rule:
     """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with a given posterior probability.
 
-    It uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3). For the Dirichlet
+    The rule uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3). For the Dirichlet
     posterior, use the rule ``posterior_plurality >= 0.95``.
     """
     return signal("posterior_majority") >= confidence
@@ -204,7 +204,7 @@ def dsc(confidence: float = 0.95) -> Rule:
     """Return the rule of difficulty-adaptive self-consistency (DSC, Wang et al., 2025): take one sample of an easy question.
 
     Other questions first get the number of samples in the signal `allocated`, and then further windows of four, until
-    the leading answer beats the runner-up as in `adaptive_consistency`. This is also checked after the first four
+    the leading answer beats the runner-up as in `adaptive_consistency`. The lead is also checked after the first four
     samples. `allocated` is fitted on tune questions (`suffice calibrate`). In the paper, the one sample of an easy
     question is decoded greedily; here it is the first sample.
     """
@@ -217,8 +217,8 @@ def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
     """Return the rule of reasoning-aware self-consistency: stop once `buffer` samples score at least `threshold` (Wan et al., 2024).
 
     The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The
-    authors let only samples with such a score vote, weighted by their scores; the selector ``rasc(threshold)`` does the
-    same.
+    authors let only samples that score at least `threshold` vote, weighted by their scores; the selector
+    ``rasc(threshold)`` does the same.
 
     >>> print(rasc())
     times((rationale_score >= 0.5), 5)
@@ -242,7 +242,7 @@ def lead(votes: float) -> Rule:
 def error_of_lead(votes: float, p: float) -> float:
     """Return the error rate of a vote between two answers that stops at a lead of `votes`.
 
-    If samples are unlimited, it is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
+    If samples are unlimited, the error rate is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
 
     >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
     [0.3, 0.155, 0.073, 0.033]
@@ -279,7 +279,7 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
     Args:
         answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
             samples plus one, since no more answers can appear than samples.
-        delta: The largest share of questions with such an error, in (0, 1).
+        delta: The largest share of questions that end with an answer which is not the model's most likely one, in (0, 1).
     """
     if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
         raise RuleSyntaxError(
@@ -320,7 +320,7 @@ class NamedRule:
 
     Attributes:
         build: A function that builds the rule from its numbers.
-        arity: How many arguments the rule may have: ``(0, 1)`` = none or one.
+        arity: The numbers of arguments that the rule may have: ``(0, 1)`` = none or one.
         doc: One line for listings.
     """
 

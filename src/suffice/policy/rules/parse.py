@@ -50,9 +50,9 @@ def register_rule(name: str, build: Any = None) -> Any:
 
     `register_rule` can also be used as a decorator.
 
-    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  In that call, the name of a
-    signal is passed as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is
-    a class, ``str(rule)`` must be such a call: ``parse_rule(str(rule)) == rule``.
+    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  `build` gets the name of a
+    signal as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is a class,
+    ``str(rule)`` must have the form ``name(argument, ...)``, with ``parse_rule(str(rule)) == rule``.
 
     >>> @register_rule("sure")
     ... def sure(least=0.9):
@@ -167,7 +167,7 @@ def _span(node: ast.expr, text: str) -> tuple[int, int]:
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
-    """Return the span of the text that Python's parser rejects; if the text is incomplete, an empty span at its end."""
+    """Return the span of the text that Python's parser rejects; for an incomplete text, return an empty span at the end."""
     if not error.offset or not error.lineno:
         return len(text.rstrip()), len(text.rstrip())
     last = (error.end_lineno or error.lineno, (error.end_offset or 0) - 1)
@@ -264,7 +264,7 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
 
 
 def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
-    """Return the rule that a function in `_FUNCTIONS` builds; None for another name or unsuitable arguments."""
+    """Return the rule that a function in `_FUNCTIONS` builds; None if `name` is not one of them or the arguments do not fit."""
     rule: Rule | None = None
     match name, arguments:
         case "k_of", [k, *members]:
@@ -381,7 +381,7 @@ class Spelled(Generic[_Parsed]):
     Args:
         kind: The class of the values, which may be abstract.
         parse: A function that parses a text into a value.
-        default: The value of the field if none is given.
+        default: The value of the field if no value is given.
     """
 
     def __init__(self, kind: type[Any], parse: Callable[[str], _Parsed], default: _Parsed) -> None:

@@ -101,11 +101,11 @@ def frugalgpt(first: float, later: float | None = None) -> Rule:
 
 
 def automix(share: float = 0.5) -> Rule:
-    """Return AutoMix's rule with a threshold: accept if a share of the model's own verifications finds the answer right.
+    """Return AutoMix's rule with a threshold: accept if at least `share` of the model's verifications find the answer right.
 
     The small model is asked several times whether its answer is right (Aggarwal et al., 2024). The share of yes is the
-    signal `verifier_score`, and these calls are part of the question's cost. The paper's other router, a POMDP over
-    bins of this share, is not implemented.
+    signal `verifier_score`, and these calls are part of the question's cost. The paper also has a router that is a POMDP
+    over bins of this share; it is not implemented.
 
     >>> print(automix(0.75))
     verifier_score >= 0.75

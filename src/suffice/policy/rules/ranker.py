@@ -31,8 +31,8 @@ class Term:
     """One feature of a ranker.
 
     Attributes:
-        name: A signal; one of `SET_FEATURES`; or ``sum_SIGNAL`` and ``best_SIGNAL``, the sum and the largest value of
-            a signal over the seen rounds with the same answer.
+        name: The name of a signal, one of `SET_FEATURES`, ``sum_SIGNAL`` or ``best_SIGNAL``. ``sum_SIGNAL`` is the sum of
+            a signal over the seen rounds with the same answer; ``best_SIGNAL`` is the signal's largest value over these rounds.
         weight: The factor by which the value of the feature is multiplied.
         fill: The value to use if the feature is missing; 0 for set features, which are never missing.
     """
@@ -89,7 +89,7 @@ class Ranked(Selector):
 
         Args:
             rounds: The rounds from the policy's start on, with answers.
-            candidates: The seen rounds up to the stop that have an answer, same shape.
+            candidates: Mask of the seen rounds up to the stop that have an answer, shape ``(..., n_rounds)``.
         """
         among = same_answers(rounds) & candidates[..., None, :]
         return [_feature(term, rounds, candidates, among) for term in self.terms]
@@ -108,7 +108,7 @@ class Ranked(Selector):
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
     """Return the value of one feature at every round.
 
-    `among` marks, for each round, the candidates with the same answer, shape ``(..., n, n)``.
+    `among` is a mask of the candidates with the same answer as each round, shape ``(..., n_rounds, n_rounds)``.
     """
     if term.name == "votes":
         share: Floats = total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)

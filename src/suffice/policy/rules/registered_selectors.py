@@ -44,10 +44,10 @@ def pairwise_distances(rounds: Rounds) -> Floats:
 class Centroid(Selector):
     """The selector of the draft nearest to the centroid of the seen drafts' embeddings; of tied drafts, the latest.
 
-    Embeddings have length 1, so the draft nearest to the direction of their mean is the one with the smallest mean
+    Embeddings have length 1, so the draft nearest to the direction of their mean is the draft with the smallest mean
     distance to all drafts. The signals `semantic_distance`, `semantic_distance_2`, ... hold these distances, so the
     embeddings are not needed. Pairs whose distance is undefined, and drafts more than five rounds apart, are left out
-    of the means. A draft without any distance to another draft is not chosen.
+    of the means. A draft without a defined distance to any other draft is not chosen.
     """
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
@@ -163,7 +163,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the numbers of the answers, a mask of the answers that vote, and the weights, each of shape ``(..., n_rounds)``."""
+        """Return three arrays of shape ``(..., n_rounds)``: the answers' ids, a mask of the answers that vote, and the weights."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:
@@ -204,9 +204,11 @@ class MajorityOfSamples(Selector):
 
 @dataclass(frozen=True, slots=True)
 class EscAnswer(MajorityOfSamples):
-    """The selector of early-stopping self-consistency (ESC): the answer of a unanimous last window, else the most frequent.
+    """The selector of early-stopping self-consistency (ESC).
 
-    The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
+    It chooses the answer of the last window if this window is unanimous, else the most frequent answer.
+
+    The authors' program returns the answer on which the last window agrees, even if a different answer has more votes.
     """
 
     window: int = 5

@@ -17,7 +17,7 @@ class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.
 
     To write your own rule, define a frozen dataclass with the method `fires`, and with `signals` if it reads columns
-    itself. Rules in its fields are found automatically.  The text of a rule, ``str(rule)``, specifies it completely:
+    itself. Rules in its fields are found automatically.  The text of a rule, ``str(rule)``, specifies the rule completely:
     ``parse_rule(str(rule)) == rule``. By default the text is a call of the name that `register_rule` gave to the class,
     with the fields as arguments.
     """
@@ -44,8 +44,8 @@ class Rule(ABC):
             rounds: The rounds.
             asked: Mask of the rounds at which it matters whether this rule fires, shape ``(..., n_rounds)``.
 
-        Members are evaluated in order, and a member is skipped where an earlier one has determined the outcome. So
-        `reads` determines how often judges and gates are called, and what that costs.  By default every signal is read
+        Members are evaluated in order, and a member is skipped where an earlier member has determined the outcome. So
+        `reads` determines the number and the cost of calls of judges and gates.  By default every signal is read
         at every round, which is correct for any rule, but expensive for a rule that could be lazy.
         """
         del asked
@@ -104,7 +104,7 @@ def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several results of `Rule.reads`, in the order in which the last round reads the signals."""
+    """Return the union of several results of `Rule.reads`; its keys are in the order in which the last round reads them."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():
@@ -126,7 +126,7 @@ def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
 
 
 class Members(Rule):
-    """Base class of the rules that contain several others."""
+    """Base class of the rules that contain several other rules, their members."""
 
     __slots__ = ()
     rules: tuple[Rule, ...]
@@ -137,7 +137,7 @@ class Members(Rule):
 
 
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
-    """Return the rounds at which members read each signal when they are evaluated in order; see `Rule.reads`.
+    """Return the rounds at which each signal is read when the members are evaluated in order; see `Rule.reads`.
 
     At rounds where a member evaluates to `settled_by`, later members read nothing.
     """

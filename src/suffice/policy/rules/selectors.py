@@ -67,7 +67,7 @@ def total(values: Floats) -> Floats:
     """Return sums over the last axis, added strictly in the order of the rounds.
 
     Because of this order trailing zeros change nothing, so the rounds of a live question and a longer recording give
-    exactly the same number. `numpy.sum` does not guarantee that, since it adds in another order.
+    exactly the same number. `numpy.sum` does not guarantee that, since it does not add in the order of the rounds.
     """
     return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])
 
@@ -93,12 +93,10 @@ class Selector(ABC):
         return np.where(position >= 0, position, fallback)
 
     def shares(self, rounds: Rounds, stop: Positions) -> Floats | None:
-        """Return the probability that each round's answer is returned; None if `select` is deterministic.
+        """Return the probability that each round's answer is returned, in the shape of `rounds`.
 
-        The shape is that of `rounds`.
-
-        A selector that draws among tied answers by a seed returns the shares over all seeds. The arguments are those of
-        `select`.
+        A selector that draws among tied answers by a seed returns the shares over all seeds. A selector whose `select` is
+        deterministic returns None. The arguments are those of `select`.
         """
         del rounds, stop
         return None
@@ -111,8 +109,8 @@ class Selector(ABC):
         Args:
             rounds: See `select`, shape ``(n, n_rounds)``.
             values: The value of each round's answer, same shape.
-            otherwise: A function that returns the value to use for a stop at which `shares` is zero everywhere, same
-                shape.
+            otherwise: A function that returns, in the shape of `values`, the values to use for stops at which `shares` is
+                zero everywhere.
         """
         del rounds, values, otherwise
         return None
@@ -131,7 +129,7 @@ class Selector(ABC):
 
 
 def last_of(mask: Mask) -> Positions:
-    """Return the last True position of `mask` along the last axis; -1 if there is none."""
+    """Return the last True position of `mask` along the last axis; -1 if no position is True."""
     last = mask.shape[-1] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     return np.where(mask.any(axis=-1), last, -1)
 
@@ -233,9 +231,9 @@ class Best(Selector):
         ('max_quality', 'max_p_correct')
 
         Args:
-            names: The signals that are available live.  Signals of quality are those in `QUALITY`. A host's own signal
-                is one if its name is, or ends in, `quality`, `score`, `reward`, `rating` or `confidence`, as in
-                `judge_score`.
+            names: The signals that are available live.  The signals in `QUALITY` are signals of quality. A host's own
+                signal is also a signal of quality if its name is, or ends in, `quality`, `score`, `reward`, `rating` or
+                `confidence`, as in `judge_score`.
         """
         names = set(names)
         known = {name for name in names if name in QUALITY or (name not in _OTHERS and _HOSTS_QUALITY.fullmatch(name))}
@@ -272,7 +270,9 @@ class MedianSignal(OfSignal):
 
 
 def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
-    """Return the latest candidate whose `column` is nearest to `target`, as a position; -1 if all are undefined.
+    """Return the position of the candidate whose signal is nearest to `target`; -1 if the signal is NaN at all candidates.
+
+    Of equally near candidates, the latest is chosen.
 
     Args:
         column: The signal, shape ``(..., n_rounds)``; NaN is never chosen.
@@ -287,7 +287,7 @@ def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class Majority(Selector):
-    """The selector of the most frequent answer, by normalised text; of tied answers, the one seen last.
+    """The selector of the most frequent answer, by normalised text; of tied answers, the answer seen last.
 
     The answer is returned as worded in its latest round.
 

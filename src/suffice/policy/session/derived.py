@@ -85,7 +85,10 @@ class Derivation:
 
     @property
     def answer_column(self) -> str | None:
-        """Name of the raw column in which callers cache `answer_ids` by the policy's normalizer; None if it is not read."""
+        """Name of the raw column in which callers cache the result of `answer_ids` with the policy's normalizer.
+
+        None if the policy does not read these ids.
+        """
         return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
 
     @property
@@ -127,7 +130,7 @@ class Derivation:
         return clean_column(name, raw[name], index=raw.index)
 
     def _fitted_column(self, name: str, raw: Rounds) -> Floats:
-        """Compute a signal from one or several raw columns, by its fitted state."""
+        """Compute a fitted signal from its raw column or columns, by means of its fitted state."""
         score = self.state.get(name)
         if isinstance(score, RationaleScore):
             return score.apply({feature: self._column(feature, raw) for feature in score.weights})
@@ -138,7 +141,7 @@ class Derivation:
         )
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
-        """Compute a signal from the answers, with the policy's normalizer or patterns of refusals."""
+        """Compute a signal from the answers, by means of the policy's normalizer or of its patterns of refusals."""
         if raw.answers is None:
             raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
         if name == "abstained":

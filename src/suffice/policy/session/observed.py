@@ -40,7 +40,10 @@ def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -
 
 
 def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedError | UnknownSignalError:
-    """Return the error about signals that a round lacks (see `lacking`); its message lists ways to decide anyway."""
+    """Return the error about signals that a round lacks (see `lacking`).
+
+    The error's message lists ways to decide without these signals.
+    """
     lacks = dict.fromkeys(missing.values())
     unfitted = any(map(policy.unfitted, missing))
     ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []

@@ -75,8 +75,9 @@ class Policy(Derivation, Displayed):
             `NORMALIZERS`.
         depends: The configuration to which the fitted state belongs, by name (model, prompt, retriever).
         provenance: The origin of the policy: data hash, versions, figures of the fit.
-        certificate: The certificate from `suffice certify` (see `suffice.verdicts.certificates.Certificate`); None =
-            none. It is valid only for the policy whose `digest` it names; see `certified` and `suspended`.
+        certificate: The certificate from `suffice certify` (see `suffice.verdicts.certificates.Certificate`); None
+            without one. A certificate is valid only for the policy whose `digest` it names; see `certified` and
+            `suspended`.
         name: The name of the policy in reports; by default the text of the rule.
     """
 
@@ -135,7 +136,7 @@ class Policy(Derivation, Displayed):
     def certified(self) -> bool:
         """True if the certificate is for exactly this policy; False if the policy was changed after certification.
 
-        It is also False if the certificate is suspended, see `suspended_because`.
+        It is also False without a certificate, and if the certificate is suspended (see `suspended_because`).
         """
         given = self.certificate is not None and self.certificate.get("policy_digest") == self.digest
         return given and not self.suspended
@@ -172,10 +173,8 @@ class Policy(Derivation, Displayed):
     def reads_every_answer(self) -> bool:
         """True if the policy may read the answer or cost of any earlier round.
 
-        Then round 0 must be answered even if a gate passes it by.
-
-        This is so if the selector chooses among several answers, or if a signal adds up costs since the start round or
-        looks back to round 0.
+        A policy may do so if its selector chooses among several answers, or if one of its signals adds up costs since the
+        start round or looks back to round 0. For such a policy, round 0 must be answered even if a gate passes it by.
         """
         if self.compares_answers or any(name in CUMULATED for name in self.signals):
             return True
@@ -184,7 +183,7 @@ class Policy(Derivation, Displayed):
 
     @cached_property
     def raw_columns(self) -> tuple[str, ...]:
-        """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
+        """The names of `raw_signals`, and of the cost columns that `calls`, `tokens` and `seconds` add up."""
         summed = [name for name in self.signals if name in CUMULATED]
         return (*self.raw_signals, *dict.fromkeys(column for name in summed for column in cost_columns(name)))
 
@@ -196,7 +195,7 @@ class Policy(Derivation, Displayed):
 
         Args:
             raw: Raw columns: measured signals, and ``cost.COMPONENT.KIND`` for the signals that add up costs.
-                `answer_column` and `vote_columns` may be among them; otherwise they are computed from the answers.
+                `answer_column` and `vote_columns` may be among them; if they are missing, they are computed from the answers.
 
         Raises:
             UnknownSignalError: A column that the policy reads is missing.
@@ -213,11 +212,11 @@ class Policy(Derivation, Displayed):
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
-        """Raise if the policy was fitted with another model, prompt or embedder.
+        """Raise if the policy was fitted with a different model, prompt or embedder than the present one.
 
         Args:
-            running: The present configuration, by the names of `depends`; names in only one of the two are not
-                compared.
+            running: The present configuration, by the names of `depends`. Names that only one of the two configurations
+                has are not compared.
 
         Raises:
             ConfigMismatchError: The configurations contradict each other.
@@ -239,7 +238,7 @@ class Policy(Derivation, Displayed):
         Raises:
             NotFittedError: A signal needs fitted state that the policy does not hold.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
-            ModelError: The policy needs another capability that the model lacks.
+            ModelError: The policy needs a capability, other than log-probabilities, that the model lacks.
         """
         for name in filter(self.unfitted, (*self.signals, *weights_of(self.signals))):
             if name in CALIBRATED:
@@ -262,7 +261,9 @@ class Policy(Derivation, Displayed):
                 )
 
     def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
-        """Return the decision that a session would have after these rounds; it is final if the policy stopped at one of them.
+        """Return the decision that a session would have after these rounds.
+
+        The decision is final if the policy stops at one of the rounds.
 
         >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
         >>> decision.stop_round, decision.reason
@@ -312,8 +313,8 @@ class Policy(Derivation, Displayed):
         """Return the policy from the values of `to_dict` or the JSON of a policy file; nothing in it is executed.
 
         Raises:
-            SchemaError: The format or version is another, fields are missing or unknown, or values are of the wrong
-                kind.
+            SchemaError: The values are not a policy of a version that this release reads, fields are missing or unknown,
+                or values have the wrong type.
             RuleSyntaxError: The rule does not parse.
         """
         from suffice.policy.calibration import Calibrator

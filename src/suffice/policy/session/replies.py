@@ -12,10 +12,10 @@ from suffice.policy.signals import AnswerPosition, Located
 def read_reply(
     reply: Any, position: AnswerPosition | None, seen: Iterable[Round], *, index: int, **others: Any
 ) -> Round:
-    """Return the round of a reply, with the answer at `position`; the answer is None if there is none.
+    """Return the round of a reply, with the answer at `position`; if nothing is there, the round's answer is None.
 
-    The default position, `Answer:`, may not be a deliberate choice. So the whole reply after any thinking block counts
-    as the answer until a reply to the question contains this marker.
+    The default position, after `Answer:`, may not be a deliberate choice. So until some reply to the question contains
+    this marker, the whole reply after any thinking block counts as the answer.
 
     >>> read_reply("Oslo", AnswerPosition(), [], index=1).answer
     'Oslo'

@@ -38,11 +38,11 @@ class Session:
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
     'The Tempest'
 
-    A policy that lacks its signals would never stop the loop, so the session reports a missing signal. It does so at
-    the first round with an answer at which the signal may exist. If the signal needs an extra call (of a judge, an
-    embedder or a critic), it does so at the round where the rule reads the signal. The round still counts: `end`
+    A policy that lacks its signals would never stop the loop, so the session reports a missing signal. It reports the
+    signal at the first round with an answer at which the signal may exist. A signal that needs an extra call (of a
+    judge, an embedder or a critic) is reported at the round where the rule reads it. The round still counts: `end`
     returns the best answer, and the loop may continue. A signal that was present once may later be undefined without an
-    error, because single replies may lack data that others have.
+    error, because single replies may lack data that most replies have.
 
     Args:
         policy: A policy, a policy file (a path, or text that ends in ``.json``), a rule, or the text of a rule.
@@ -50,7 +50,7 @@ class Session:
         depends: The present configuration (`model`, `prompt_id`, ...), which is compared with the configuration of the
             policy's fit; None = unknown.
         capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`. `Policy.check`
-            checks them at once, and rounds are then only checked for signals of the host. None = unknown.
+            checks the capabilities at once, so rounds are only checked for signals of the host. None = unknown.
         audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
         question_id: The id of the question, by which an audit draws.
@@ -166,9 +166,9 @@ class Session:
         costs: Mapping[str, Cost] = _NOTHING,
         embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision:
-        """Observe one round and decide; during an audit, observe one more round and return the same decision.
+        """Observe one round and decide; during an audit, observe one more round and return the final decision again.
 
-        A loop of another library may pass its draft instead of a `Round`; the draft becomes round `next_round`.
+        A loop of a library other than Suffice may pass its draft instead of a `Round`; the draft becomes round `next_round`.
 
         >>> from suffice import Policy, parse_rule
         >>> session = Session(Policy(rule=parse_rule("answer_stable >= 1")))
@@ -180,7 +180,7 @@ class Session:
         Args:
             observed: The round; its index must be `next_round`.
             draft: The text of the round; an empty text does not count as an answer.
-            feedback: A critic's reply to the draft; None if there is none.
+            feedback: A critic's reply to the draft; None without a critic.
             signals: Signals that the host measured, by name.
             costs: Costs of the round by component (`writer`, `critic`, ...).
             embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
@@ -230,8 +230,8 @@ class Session:
         """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
         The rule's members are evaluated in order, and skipped members read nothing. A signal that the round lacks
-        counts as undefined. So of the signals in the result that the round lacks, the first one is certain to be read.
-        The state of the session does not change.
+        counts as undefined. Its later value may change the signals that are read after it. So only the first signal in
+        the result that the round lacks is certain to be read. The state of the session does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.
@@ -264,7 +264,7 @@ class Session:
         return decision
 
     def end(self, reason: Reason) -> Decision:
-        """End the question from outside, or end its audit; return the decision, with the best answer so far.
+        """End the question before its policy stops it, or end its audit; return the decision, with the best answer so far.
 
         Args:
             reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
@@ -379,7 +379,7 @@ class Session:
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """Check that the last round has valid values of the signals that the policy reads for the first time."""
+        """Check the signals that the policy now reads for the first time: the last round must have valid values of them."""
         observed = self.rounds[-1]
         if not (observed.answer or "").strip():  # a failed reply does not show what the host can provide
             return
@@ -408,7 +408,7 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last of them is computed, the others and their votes are cached."""
+        """Return the view of the first `n` rounds; only the last is computed, earlier rounds and their votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
             columns = {name: column[last] for name, column in self._columns.items()}

@@ -11,7 +11,7 @@ from suffice.policy.session.policy import Policy
 
 
 class Following(Protocol):
-    """The interface of a session that a shadow needs."""
+    """The attributes and methods of a session that shadows use."""
 
     @property
     def policy(self) -> Policy:
@@ -33,9 +33,9 @@ class Following(Protocol):
 
 
 class Shadows:
-    """Sessions of shadow policies that observe the rounds of another session.
+    """Sessions of shadow policies that observe the rounds of a live session.
 
-    Shadows observe the rounds only when their decisions are requested, so they cannot delay or break the other session.
+    Shadows observe the rounds only when their decisions are requested, so they cannot delay or break the live session.
     """
 
     def __init__(self, sessions: Mapping[str, Following]) -> None:

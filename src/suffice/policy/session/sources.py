@@ -47,15 +47,15 @@ _FAR = 10_000  # a rule's own cap is searched up to this round
 
 
 def capped_policy(value: PolicySource) -> Policy:
-    """Convert a value to a policy like `as_policy`, but require that a rule alone contains a cap on the rounds.
+    """Convert a value to a policy like `as_policy`; if the value is only a rule, the rule must contain a cap on the rounds.
 
-    The cap is the first round at which the rule fires even if all other signals are undefined.
+    The cap is the first round at which the rule fires even if every signal except `round` is undefined.
 
     >>> capped_policy("answer_stable | (round >= 20)").max_rounds
     20
 
     Raises:
-        DataError: A rule has no such round; or as for `as_policy`.
+        DataError: The value is only a rule, and the rule contains no cap; or `as_policy` raises this error.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
     policy = as_policy(value)

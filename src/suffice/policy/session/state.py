@@ -25,8 +25,8 @@ class SessionState:
         missing: The reaction to a round that lacks a signal which the policy reads.
         unproven: The signals whose presence has not been checked in any round yet.
         decision: The final decision; None while the loop continues.
-        draw: Whether an audit drew the question; None without an audit.
-        ended: The reason why the host ended the question, or its audit; None if it did not.
+        draw: The audit's draw of the question; None without an audit.
+        ended: The reason why the host ended the question, or its audit; None if the host ended neither.
     """
 
     policy: Policy
@@ -91,7 +91,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
 
     Raises:
         SchemaError: The values are not a session's state that this release reads.
-        ConfigMismatchError: The state belongs to another policy.
+        ConfigMismatchError: The state belongs to another policy than `policy`.
         RuleSyntaxError: The rule does not parse.
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:

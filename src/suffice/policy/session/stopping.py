@@ -55,8 +55,8 @@ class Stops:
     def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return a mask of questions in which the policy continues past the recorded rounds, shape ``(n_questions,)``.
 
-        A rule ended the recording of these questions, so the next rounds never ran and their outcome is unknown. Other
-        recordings ended as a live run would have.
+        A rule ended the recording of these questions, so the next rounds never ran and their outcome is unknown. The
+        recording of any other question ended as a live run would have.
 
         Args:
             ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
@@ -82,7 +82,10 @@ class Stops:
         return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
 
     def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
-        """Return the questions that did not stop by the rule or have no answer, with the reason why each of them stopped."""
+        """Return the positions of the questions that did not simply stop by the rule, and the reason for each one's stop.
+
+        They are the questions at whose stop the rule did not fire, and the questions without an answer.
+        """
         others = np.flatnonzero(~self.fired | (self.position < 0) | (self.answer_position < 0))
         position, fired = self.position[others], self.fired[others]
         ended = np.where(self.view.index[position] == max_rounds, "max_rounds", ends[others])

@@ -38,7 +38,7 @@ ABSTAIN_PATTERNS: tuple[str, ...] = tuple(pattern.strip() for pattern in _PATTER
 
 
 def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
-    """Return the answers of the last two rounds; None if one of them is missing, or before round 2.
+    """Return the answers of the last two rounds; None before round 2, or if one of the two answers is missing.
 
     Round 1 is not compared with round 0, which has no evidence: TASR defines stability from round 2 on.
     """
@@ -55,7 +55,7 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
-    1.0 or 0.0; NaN before round 2 and if one of the two answers is missing. It compares the keys of
+    1.0 or 0.0; NaN before round 2 and if one of the two answers is missing. Answers are compared by their keys from
     `suffice.policy.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
@@ -71,8 +71,9 @@ def answer_stable(rounds: Sequence[Round]) -> float:
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
-    It ranges from 0 (no word in common) to 1 (the same words equally often, in any order). Both answers are normalised
-    as for the metric F1. It takes linear time, so it also suits long drafts. NaN where `answer_stable` is NaN.
+    The signal ranges from 0 (no word in common) to 1 (the same words equally often, in any order). Both answers are
+    normalised as for the metric F1. The computation takes linear time, so the signal also suits long drafts. NaN where
+    `answer_stable` is NaN.
 
     >>> earlier, later = (Round(index=r, answer=text) for r, text in ((1, "It lies in Oslo."), (2, "It lies near Oslo.")))
     >>> answer_f1_previous([earlier, later])
@@ -88,7 +89,7 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
-    It compares the first 1,000 characters of the keys that `answer_stable` compares, because the ratio takes quadratic
+    Only the first 1,000 characters of the keys that `answer_stable` compares are used, because the ratio takes quadratic
     time. NaN where `answer_stable` is NaN.
     """
     pair = _last_two_answers(rounds)

@@ -38,16 +38,16 @@ class Signal:
         needs: Capabilities that the model or the host must provide, as named in `Answerer.capabilities`.
         source: Paper and section.
         component: The component whose call produces the signal; "" if the signal is free.
-        first_round: The first round at which the signal may be defined; reading it earlier costs nothing.
+        first_round: The first round at which the signal may be defined; reading the signal in an earlier round costs nothing.
         last_round: The last round at which the signal may be defined; None = no limit.
         lookback: Number of earlier rounds that the signal reads; `EVERY_ROUND` = all of them.
-        fitted: Whether it needs state fitted on tune questions.
+        fitted: Whether the signal needs state fitted on tune questions.
         clip: Whether values out of range, even infinite ones, are clipped to the range instead of being undefined.
         on_demand: Whether the signal is computed only where a policy reads it, so that a recording does not contain it
             unasked.
-        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal. If these
-            fields are equal in the last `lookback` + 1 rounds, so is the signal, and an import computes it only once.
-            Empty = `compute` may read anything.
+        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal. If two series
+            of `lookback` + 1 rounds are equal in these fields, their signals are equal, and an import computes the signal
+            only once. Empty = `compute` may read anything.
         doc: The meaning of the signal, in one line.
     """
 
@@ -193,7 +193,7 @@ def compute_signals(
 
     Args:
         rounds: The rounds so far, in order, at least one.
-        names: The signals; None = all that are available: measured signals, computed ones, and fitted ones in `state`.
+        names: The signals; None = all available signals, which are measured, computed, or have fitted state in `state`.
         state: Fitted state by signal.
 
     Raises:
@@ -312,10 +312,10 @@ _FIELDS_OF_NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return a text that names the missing fields or the invalid value of a signal in a round; None if nothing is wrong.
+    """Return the reason why a signal is undefined at a round; None if it is defined, or if it may be undefined there.
 
-    A value in the round may be undefined. A value out of the signal's range is reported, because it indicates an error
-    of the host.
+    The reason names the fields that the round lacks, or a value that the host gave. A host may give NaN as a value. A
+    value out of the signal's range is reported, because it indicates an error of the host.
 
     >>> lacking("answer_margin", Round(index=1, answer="Oslo"), float("nan"))
     'answer_tokens'

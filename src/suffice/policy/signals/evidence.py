@@ -1,4 +1,7 @@
-"""Signals of evidence: scores of retrieval, of judges, cross-encoders and the model, and signals of chains of questions."""
+"""Signals of evidence, and signals of chains of questions.
+
+Signals of evidence are scores that the retriever, a judge, a cross-encoder or the model gives.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +72,9 @@ def score_gap(rounds: Sequence[Round]) -> float:
 def top_score_z_pool(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in standard deviations.
 
-    It is the distance from the mean of the pool, divided by the population standard deviation; both include rank 1. NaN
-    with fewer than two scores, if a score is not finite, or if all scores are equal.
+    The signal is the distance of the top score from the mean of the pool, divided by the population standard deviation.
+    Mean and deviation include rank 1. NaN with fewer than two scores, if a score is not finite, or if all scores are
+    equal.
 
     >>> top_score_z_pool([Round(index=1, pool_scores=(4.0, 2.0, 2.0, 0.0))])
     1.414213562373095

@@ -35,8 +35,8 @@ def token_margin(token: Token) -> float:
     The result is NaN with fewer than two known values. A second value of minus infinity, -9999 or -100 means "not
     given"; log-probabilities that were processed at temperature 0, for example, are 0 and minus infinity. A NaN or
     positive value also makes the result NaN, because the highest values are then unknown. The generated token counts
-    even if it is not among the alternatives. If the same text is listed twice with the highest value, it is one token;
-    if it is listed with two values, it is two tokens (parts of characters).
+    even if it is not among the alternatives. A text that is listed twice with the same highest value counts as one
+    token. A text that is listed with two different values counts as two tokens (parts of characters).
 
     >>> token_margin(Token("Titus", -0.2, (("Titus", -0.2), ("The", -2.2), ("T", -9.0))))
     2.0

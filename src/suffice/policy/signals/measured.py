@@ -1,4 +1,7 @@
-"""Signals without a function: the policy, a gate in front or an enricher gives their values, some by a call of its own."""
+"""Signals without a function: the policy, a gate at round 0 or an enricher provides their values.
+
+Some of these signals need an extra call, for example of a judge.
+"""
 
 from __future__ import annotations
 
@@ -256,7 +259,7 @@ class ChainEnricher(Enricher, Protocol):
     """Measures a checkpoint of a chain of thought from the whole chain up to there, without the checkpoint's trial answer."""
 
     async def measure_chain(self, question: str, rounds: Sequence[Round]) -> Reply:
-        """Return the signals and costs of the last of these checkpoints.
+        """Return the signals and costs of the last checkpoint in `rounds`.
 
         Args:
             question: The question.
@@ -274,8 +277,8 @@ class KnownDifficulty:
     The difficulty is known before the first answer.  Use it as `SamplingLoop(..., enrichers=(KnownDifficulty(len),))`.
 
     Args:
-        difficulty: A map from question to difficulty, or a function that returns the difficulty; a question without one
-            gets NaN.
+        difficulty: A map from question to difficulty, or a function that returns a question's difficulty. A question
+            without a difficulty gets NaN.
     """
 
     name = DIFFICULTY

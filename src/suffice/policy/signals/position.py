@@ -96,7 +96,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one before `start`; -1 if no brace does."""
+    """Return the position of the brace that closes the brace before `start`; -1 if that brace is never closed."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -114,9 +114,10 @@ def last_number(text: str, start: int) -> Span | None:
 
 
 def letter(text: str, start: int) -> Span | None:
-    """Return the span of an option's letter: the last after "answer" or "option", else one in brackets, else a leading one.
+    """Return the span of the letter of the option that a reply chooses.
 
-    If several options are named there, as in "A and C", the span covers all of them.
+    It is the last letter after "answer" or "option", else the last letter in brackets, else a letter at the beginning.
+    If the reply names several options at this place, as in "A and C", the span covers all of them.
     """
     for pattern in (_SAID, _BRACKETED):
         spans = [match.span(1) for match in pattern.finditer(text, start)]
@@ -161,12 +162,12 @@ class Located:
     """An answer found in a reply.
 
     Attributes:
-        answer: The answer, converted from `AnswerPosition.form`; None if there is none.
+        answer: The answer, converted from `AnswerPosition.form`; None if the reply has no answer at the position.
         answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
-            (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
-        start: Index of the answer's first character in the text; -1 if there is none.
-        end: Index after the answer's last character; -1 if there is none. `text[start:end]` is the answer as written;
-            in JSON, its literal.
+            (`":Paris"`).  None if there are no tokens, or if the tokens of the answer cannot be determined with certainty.
+        start: Index of the answer's first character in the text; -1 without an answer.
+        end: Index after the answer's last character; -1 without an answer. `text[start:end]` is the answer as written;
+            in JSON, it is the literal of the answer.
     """
 
     answer: str | None = None
@@ -190,13 +191,13 @@ class AnswerPosition:
           before its colon is allowed (`**answer**:`).
         - `start`: at the start of the generation, because the prompt ends with the marker `text`. If the model repeats
           the marker, the answer begins after it.
-        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text; if there is no such
-          key and `text` has points, it is a path: `result.city` is the `city` in the first `result`.
+        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text. If there is no such
+          key and `text` has points, `text` is read as a path: `result.city` is the `city` in the first `result`.
         - `tool`: like `json`, but in the arguments of a tool call; pass `locate` the string of arguments.
         - `whole`: the whole reply after any thinking block, without surrounding white space, such as a draft of several
           paragraphs.
         - `regex`: the first match of the regular expression `text` after any thinking block. If the expression has
-          groups, the first group that took part in the match.
+          groups, the answer is the first group that took part in the match.
         - `boxed`: the content of the last `\boxed{...}`.
         - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
         - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B"; all of "A and C".
@@ -271,7 +272,7 @@ class AnswerPosition:
 
     @property
     def whole(self) -> AnswerPosition:
-        """The position of the whole reply, with the same form of answers."""
+        """The position of the whole reply, with the form of answers of this position."""
         return AnswerPosition("whole", form=self.form)
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:

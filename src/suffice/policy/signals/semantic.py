@@ -47,8 +47,8 @@ _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return the cosine distance between two embeddings: 0 = same direction, 1 = unrelated, 2 = opposite.
 
-    A zero vector, the embedding of an empty draft, has the distance 1.0 from every embedding, so it never counts as
-    converged.
+    A zero vector, the embedding of an empty draft, has the distance 1.0 from every embedding, so an empty draft never
+    counts as converged.
 
     >>> semantic_distance([1.0, 0.0], [0.0, 2.0]), semantic_distance([3.0, 4.0], [3.0, 4.0])
     (1.0, 0.0)
@@ -171,7 +171,7 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
 def semantic_novelty(rounds: Sequence[Round]) -> float:
     """Cosine distance from this draft, or stretch of thought, to the most similar earlier one.
 
-    It is low where a model repeats something that it said in any earlier round. NaN at the first round, without a text,
+    The distance is low where a model repeats something from any earlier round. NaN at the first round, without a text,
     and where an embedding is missing.
 
     >>> thoughts = [Round(index=i, thinking="so", embedding=np.array(e)) for i, e in enumerate(([1, 0], [0, 1], [2, 0]), 1)]
@@ -222,8 +222,8 @@ _MARKS = frozenset(f"signals.{name}" for name in ("information_score", *EQUAL_WE
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
-    It is computed from the marks in `Round.signals`, with equal weights; NaN if a mark is missing. A judge with other
-    weights puts `information_score` itself into `Round.signals`.
+    The signal is computed from the marks in `Round.signals`, with equal weights; NaN if a mark is missing. A judge whose
+    weights are not equal puts `information_score` itself into `Round.signals`.
     """
     signals = rounds[-1].signals
     if "information_score" in signals:
@@ -254,7 +254,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 
-    In a loop without a writer, it counts the tokens of the generator. NaN where unknown.
+    In a loop without a writer, the signal counts the tokens of the generator. NaN where the number is unknown.
     """
     costs = rounds[-1].costs
     return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)

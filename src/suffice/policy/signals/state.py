@@ -104,8 +104,8 @@ class Idf(FittedState):
     def compute(self, rounds: Sequence[Round]) -> float:
         """Return the overlap of the newest passage with the earlier ones, in [0, 1]; NaN if there is no earlier passage.
 
-        It is the weight of the tokens that both sides share, divided by the weight of all tokens of both; titles count
-        (TASR, section 3.2).
+        The overlap is the weight of the tokens that the newest passage shares with the earlier passages, divided by the
+        weight of all tokens of all these passages. Tokens of titles count (TASR, section 3.2).
         """
         passages = rounds[-1].passages
         if len(passages) < 2:  # noqa: PLR2004  # the new one and one before
@@ -121,7 +121,7 @@ class Idf(FittedState):
 class ZScore(FittedState):
     """A shift and a scale, fitted over questions, for the signal `top_score_z`.
 
-    It is a pure function of the column `top_score`, so a recording needs only that column.
+    The signal is a pure function of the column `top_score`, so a recording needs only that column.
 
     >>> z = ZScore.fit([1.0, 3.0])
     >>> z
@@ -188,9 +188,10 @@ class Allocation(FittedState):
     """The number of samples for a question of given difficulty, for the signal `allocated` of the rule `dsc`.
 
     Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  From the hardest question
-    down, it looks for a run of questions whose first samples agree. These questions and all easier ones get one sample.
-    A harder question gets as many samples as slightly easier questions needed. Here both numbers are learned from tune
-    questions, so they do not depend on a question's own samples.
+    down, it looks for a run of questions whose first samples agree. The questions of this run and all easier questions
+    get one sample. A harder question gets as many samples as slightly easier questions needed. Here the difficulty up to
+    which one sample is enough, and the numbers of samples above it, are learned from tune questions. So they do not
+    depend on a question's own samples.
 
     Attributes:
         difficulties: Difficulties of the tune questions, ascending.
@@ -237,7 +238,8 @@ class Allocation(FittedState):
             needed: For each question, the number of samples after which its vote was decided.
             window: Number of samples in a window.
             judged: Number of consecutive questions whose first samples must agree.
-            similar: Number of next easier questions whose mean `needed` determines the number of samples of a question.
+            similar: Number of neighbours: the mean `needed` of this many next easier questions determines a question's
+                number of samples.
 
         Raises:
             DataError: There are no questions, a difficulty is not finite, or the arguments have different lengths.

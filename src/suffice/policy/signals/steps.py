@@ -48,7 +48,8 @@ class StepSignals:
     >>> steps.add("pytest -q", failed=False, dollars=0.25)
     {'command_repeated': 1.0, 'tool_failed': 0.0, 'check_passed': 1.0, 'spend': 0.5}
 
-    A check does not count if the step cannot show its outcome, as for the first command of ``pytest | tail``.
+    A check does not count if the outcome of the step is not that of the check: in ``pytest | tail``, the step's outcome
+    is that of ``tail``.
 
     Args:
         checks: A regular expression that matches the beginning of each simple command that checks the result.
@@ -97,7 +98,7 @@ class StepSignals:
         }
 
     def _is_check(self, text: str) -> bool:
-        """Return True if a command runs a check, and this check determines the outcome of the whole command."""
+        """Return True if a command line runs a check, and the outcome of this check is that of the whole command line."""
         from suffice.common.shell import shell_commands
 
         decides = True

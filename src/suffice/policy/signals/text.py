@@ -38,7 +38,7 @@ _CONFIDENCE_MARKS = frozenset("12345")
 def strip_thinking(text: str) -> tuple[int, str]:
     """Return the position at which the visible part of a generated text starts, and this part.
 
-    It knows the tags `<think>`, `<thinking>` and `<thought>` (even if the opening tag was in the prompt), `[THINK]`,
+    This function knows the tags `<think>`, `<thinking>`, `<thought>` (even if the opening tag was in the prompt), `[THINK]`
     and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while thinking
     has no visible part: `(len(text), "")`.
 
@@ -74,11 +74,11 @@ def split_thinking(text: str) -> tuple[str, str | None]:
 
 
 def parse_confidence(text: str) -> float:
-    r"""Return the stated confidence of a reply, an integer in 1..5; NaN if it states none on that scale.
+    r"""Return the confidence that a reply states, an integer in 1..5; NaN if the reply states no confidence on this scale.
 
-    It is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other scales are
-    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) give NaN. So does `<1-5>`, which a
-    reply may repeat from the prompt.  Source: TASR, section 3.2 (verbalised confidence).
+    The confidence is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other
+    scales are not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) give NaN. So does `<1-5>`,
+    which a reply may repeat from the prompt.  Source: TASR, section 3.2 (verbalised confidence).
 
     >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
     4.0
@@ -111,7 +111,7 @@ def _loose(marker: str) -> re.Pattern[str]:
 
 
 def after_marker(text: str, marker: str, start: int) -> int:
-    """Return the position right after the first `marker` at or after `start`; -1 if there is none.
+    """Return the position right after the first `marker` at or after `start`; -1 if no marker is there.
 
     If the exact marker is missing, the search ignores case and allows markdown before the colon.
     """
@@ -145,7 +145,8 @@ def answer_line(text: str, start: int, marker: str) -> Span | None:
 def _clean(text: str, start: int, end: int) -> Span | None:
     """Return the span without surrounding white space, quotes and markdown; None if nothing is left.
 
-    It works on indices, because copying the text for each of many layers would take quadratic time in a long reply.
+    This function works on indices, because copying the text for each of many layers would take quadratic time in a long
+    reply.
     """
     while True:
         while start < end and text[start].isspace():
@@ -188,8 +189,8 @@ _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*")
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
     """Return the value of the first key `field` in JSON from `start` on, with its span.
 
-    If there is no such key and `field` contains points, it is a path of keys: ``a.b`` is the value of `b` in the object
-    `a`. Text around the JSON is skipped, and the JSON may be cut off after the value. Only strings, numbers and
+    If there is no such key and `field` contains points, `field` is read as a path of keys: ``a.b`` is the value of `b` in
+    the object `a`. Text around the JSON is skipped, and the JSON may be cut off after the value. Only strings, numbers and
     booleans count as values; null, arrays, objects and unterminated strings do not.
     """
     place = _value_of(text, field, text.find("{", start), anywhere=True)
@@ -205,7 +206,8 @@ def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None
 def _value_of(text: str, key: str, position: int, *, anywhere: bool) -> int:
     """Return the position where a key's value begins in JSON after `position`, or -1 if the key is missing.
 
-    The key must lie directly in the next object, or with `anywhere` at any place after the position.
+    The key must be a key of the next object itself, not of an object inside it. With `anywhere`, it may be at any place
+    after the position.
     """
     depth = 0
     part = _PART.search(text, position) if position >= 0 else None
@@ -277,7 +279,7 @@ _BYTE_LEVEL = _byte_level()
 
 
 def token_bytes(token: Token) -> bytes:
-    r"""Return the bytes of a token: `Token.raw` if given, else the bytes of its text, decoded from a vocabulary's spelling.
+    r"""Return the bytes of a token: `Token.raw` if given, else the bytes that its text spells in a vocabulary's notation.
 
     >>> [token_bytes(Token(text)) for text in ("\u0120Oslo", "\u2581Oslo", "<0xC3>", " Oslo")]
     [b' Oslo', b' Oslo', b'\xc3', b' Oslo']
@@ -393,7 +395,10 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that starts at `start` may end; if the text cuts it off, the end of the text."""
+    """Yield every position at which a token that starts at `start` may end.
+
+    A token that reaches beyond the end of the text ends at the end of the text.
+    """
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)

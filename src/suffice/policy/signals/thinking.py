@@ -152,7 +152,7 @@ _DOUBT = re.compile(r"\b(?:a mistake|an error|not solvable|not enough informatio
 
 
 def _steps(text: str) -> list[str]:
-    """Split a rationale into steps: its numbered steps if there are any, else its sentences and lines."""
+    """Split a rationale into its numbered steps; if no step is numbered, split it into sentences and lines."""
     parts = _NUMBERED.split(text)[1:] or _SENTENCE_END.split(text)
     return [part for part in parts if part.strip()]
 

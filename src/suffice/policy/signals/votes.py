@@ -136,7 +136,7 @@ def _vote_entropy(tally: _VoteTally) -> Floats:
 
 
 def _posterior_beta(tally: _VoteTally) -> Floats:
-    """Return P(p > 1/2), where p is the share of the leading answer among votes for it or the runner-up; uniform prior."""
+    """Return P(p > 1/2) with a uniform prior on p, the leader's share of the votes for the leader and the runner-up."""
     first, second = (votes.astype(np.int64) for votes in (tally.first, tally.second))
     table = _beta_table(int((first + second).max(initial=0)))
     return np.asarray(table[first + second, first], dtype=np.float64)
@@ -159,7 +159,7 @@ def _beta_table(n: int) -> Floats:
 
 
 def _evidence(tally: _VoteTally) -> Floats:
-    """Return the log of the prior-posterior ratio at p = 1/2; p is the share of the leading answer against the runner-up.
+    """Return the log of the prior-posterior ratio at p = 1/2; p is the leader's share of its and the runner-up's votes.
 
     The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
     """
@@ -182,7 +182,8 @@ def _largest_share(counts: tuple[int, ...]) -> float:
     """Return P(p_1 is the largest) for p from a Dirichlet(counts + 1) distribution; the highest count comes first.
 
     A Dirichlet variable consists of gamma variables divided by their sum. So one integral is left, over the density of
-    the first variable times the distribution functions of the others. It is computed by Gauss-Legendre quadrature.
+    the first variable times the distribution functions of all other variables. The integral is computed by Gauss-Legendre
+    quadrature.
     """
     if len(counts) < 2:  # noqa: PLR2004 - one answer is compared with any other, as in the published code
         first = counts[0] if counts else 0
@@ -221,7 +222,7 @@ def _repeats(ids: Floats) -> Floats:
 
 
 def _joins(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the (earliest) leading answer of the votes before it, else 0; NaN if unreadable."""
+    """Return 1 where an answer equals the earliest leader of the votes before it, else 0; NaN where it cannot be read."""
     tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
     joins = np.full(ids.shape, np.nan)
     for r in range(ids.shape[1]):
@@ -264,7 +265,7 @@ VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_EARLIER, *_F
 
 
 def weights_of(names: Iterable[str]) -> frozenset[str]:
-    """Return the signals that serve as weights in the weighted votes among `names`."""
+    """Return the signals that weight the votes, if there are weighted signals of votes among `names`; else the empty set."""
     return frozenset({WEIGHT} if any(name.startswith("weighted_") for name in VOTES.intersection(names)) else ())
 
 

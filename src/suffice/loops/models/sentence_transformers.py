@@ -55,7 +55,7 @@ class SentenceTransformersEmbedder(PieceEmbedder):
 
     @cached_property
     def revision(self) -> str:
-        """The requested revision, or the hash of the folder's files; `default` if there is none."""
+        """The hash of the folder's files; for a model id, the requested revision, or `default` if none was requested."""
         folder = Path(self._model)
         return weights_hash(folder) if folder.is_dir() else self._revision or "default"
 

@@ -84,7 +84,7 @@ class _StopCallbacks:
         return LlmResponse(content=best, custom_metadata={METADATA: run.metadata()}) if run.decision else None
 
     async def _last_call(self, run: QuestionRun, context: Any, response: Any) -> None:
-        """Answer the model's open tool calls, and call it once more, without tools."""
+        """Answer the model's open tool calls, and call the model once more, without tools."""
         from google.genai import types
 
         request = self._asked[context.invocation_id]

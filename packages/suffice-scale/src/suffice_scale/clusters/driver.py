@@ -37,7 +37,7 @@ class Job:
         words: The arguments, to which ``--shard i/n`` is added.
         last_words: The arguments of a command that one worker runs after all shards; None for no such command.
         needs: The versions and files that every worker must share.
-        n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, or 1 for each worker with a GPU.
+        n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, but only 1 for a worker with a GPU.
         requests_per_minute: The largest number of requests per minute of all workers together; None = no limit.
         tokens_per_minute: The largest number of tokens per minute of all workers together; None = no limit.
     """

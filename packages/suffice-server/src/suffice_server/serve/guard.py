@@ -102,10 +102,10 @@ class Guard:
     Args:
         app: The application that answers the requests that pass.
         token: The token that requests need; None if none is needed.
-        hosts: Allowed names in the Host header, without the port; None = any.  Needed if no token is required, because
-            the name of another site may resolve to this machine.
-        open_paths: Paths that need no token and no free capacity, for health checks: a busy server is healthy.
-        requests: Largest number of concurrent requests; more are rejected with 503.
+        hosts: Allowed names in the Host header, without the port; None = any.  A server without a token needs them,
+            because a foreign site can make its name resolve to this machine.
+        open_paths: Paths for health checks, which need no token and are answered even if the server is busy.
+        requests: Largest number of concurrent requests; further requests are rejected with 503.
         on_refusal: Called with the status of each request that does not pass.
     """
 

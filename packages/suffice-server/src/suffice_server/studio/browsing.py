@@ -101,12 +101,12 @@ class Browsed:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metric as a tuple of one name; empty if there is none."""
+        """The metric as a tuple of one name; empty if lists show no metric."""
         return (self.metric,) if self.metric else ()
 
     @cached_property
     def prepared(self) -> PreparedRecording:
-        """The recording without failed questions; samples are taken in the order in which they are stored.
+        """The recording without failed questions, prepared for replay; samples are replayed in their stored order.
 
         Raises:
             DataError: All questions failed.
@@ -276,7 +276,7 @@ class Browsed:
         """Return the full text of one field of one round.
 
         Raises:
-            NotFoundError: There is no such text.
+            NotFoundError: The recording has no text in this place.
         """
         if field in ("answer", "text", "feedback") and 0 <= place < len(self.recording.question_ids):
             one = self._part(np.array([place]))

@@ -39,7 +39,7 @@ def budget_of(policy: Policy) -> int:
 
     Raises:
         DataError: The policy decides by more than a number of tokens.  Or the policy was evaluated on trial answers to a
-            cue; a server gives no cue when it cuts the thoughts, so these answers do not represent the server's.
+            cue; a server gives no cue when it cuts the thoughts, so these answers do not represent the server's answers.
     """
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS

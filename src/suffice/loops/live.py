@@ -356,7 +356,7 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
 
 
 async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
-    """Make a call and, unless the loop stops whatever the reply is, do the call's work for the next round meanwhile."""
+    """Make a call, and start its work for the next round meanwhile, unless the loop stops whatever the reply is."""
     if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
         call.beside()
     return await send(call, blocking=blocking)
@@ -414,7 +414,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the pending call to make before the session observes `observed` (if None: before it ends), or None."""
+        """Return the pending call, if one is due before the session observes `observed` (or ends, if `observed` is None)."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None

@@ -116,7 +116,7 @@ class OpenQuestion:
         metrics: Mapping[str, float] | None = None,
         **fields: Any,
     ) -> Decision | None:
-        """Record one round and decide; during an audit, only record the round, and return the decision made before it.
+        """Record one round and decide; during an audit, only record the round, and return the earlier decision.
 
         Args:
             response: The client's response (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.

@@ -254,7 +254,7 @@ class RecordRun:
             self.plan.on_progress(self.progress)
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
-        """Assemble all rows in the order of the questions; questions that only earlier runs had come last."""
+        """Assemble all rows in the order of the questions; questions that occur only in earlier runs come last."""
         if not self.new and not complete and self.questions:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *complete])

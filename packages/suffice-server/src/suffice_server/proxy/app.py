@@ -367,7 +367,10 @@ class Proxy:
         return json_response({"conversation": done[0], "rounds": done[1]})
 
     async def _calm(self, name: str) -> Conversation | None:
-        """Wait until a conversation has no request in flight, and return it; None if no open one has this id or key."""
+        """Wait until a conversation has no request in flight, and return the conversation.
+
+        Return None if no open conversation has this id or key.
+        """
         open_ = self.recorder.conversations
         while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
             found.calm.clear()

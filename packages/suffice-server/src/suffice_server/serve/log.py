@@ -170,7 +170,7 @@ class DecisionLog:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a folder; None if it is missing.  They show that a folder has been replaced."""
+    """Return the device and inode of a folder, by which a replaced folder is noticed; None if the folder is missing."""
     try:
         status = folder.stat()
     except OSError:

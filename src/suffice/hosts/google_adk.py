@@ -62,7 +62,7 @@ class _StopCallbacks:
         self._asked[callback_context.invocation_id] = llm_request
 
     async def after_model(self, callback_context: Any, llm_response: Any) -> Any:
-        """Observe the response; return the best one if the policy or the limit ends the agent."""
+        """Observe the response; if the policy or the limit ends the agent, return the best response."""
         from google.adk.models import LlmResponse
         from google.genai import types
 

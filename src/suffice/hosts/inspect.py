@@ -108,10 +108,10 @@ def _is_at_limit(state: Any, spare: bool) -> bool:
 
 
 def stop_epochs(policy: PolicySource) -> Any:
-    """Return an early-stopping manager, `Task(epochs=20, early_stopping=...)`: each epoch of a sample is a round.
+    """Return an early-stopping manager for `Task(epochs=20, early_stopping=...)`; each epoch of a sample is a round.
 
     Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  Rounds
-    are numbered in the order in which epochs end.  The answer of a round is the answer of the first score that has one.  The
+    are numbered in the order in which epochs end.  The answer of a round is that of the first score with an answer.  The
     value of each score becomes a signal with the name of the scorer.
 
     Args:

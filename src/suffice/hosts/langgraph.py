@@ -1,4 +1,4 @@
-"""Adapter for LangGraph: a node that decides after each reply, and ends with the best one and the reason."""
+"""Adapter for LangGraph: a node that decides after each reply, and ends the graph with the best reply and the reason."""
 
 from __future__ import annotations
 

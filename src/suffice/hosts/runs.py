@@ -1,4 +1,4 @@
-"""Decide on one question in a framework's loop: observe each reply, and end with the best one and the reason."""
+"""Decide on one question in a framework's loop: observe each reply, and end with the best reply and the reason."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class QuestionRun:
             self.end("cancelled")
 
     def at_limit(self) -> None:
-        """End the run because the framework's own limit is reached; without an answer, a last call is due first."""
+        """End the run at the framework's own limit; if no reply has an answer and `final_call` is set, a last call is due first."""
         if self.final_request and self.decision is None and not self._has_answer:
             self._final = _DUE
         if not self.final_call_due:

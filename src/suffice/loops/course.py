@@ -66,7 +66,7 @@ class RoundResult:
     def is_answered(self) -> bool:
         """True if the round has its answer.
 
-        A draft has an answer even without its critique; a gate's decision alone does not.
+        A draft is an answer even without its critique.  A gate's decision alone is not an answer.
         """
         return self.rest is None or self.rest.call.part == CRITIC
 
@@ -74,7 +74,7 @@ class RoundResult:
     def is_answered_or_trial(self) -> bool:
         """True if the round can be measured.
 
-        It can if it has its answer, or if it is a checkpoint that only lacks its trial answer.
+        This is so if the round has its answer, or is a checkpoint that only lacks its trial answer.
         """
         return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 

@@ -128,7 +128,10 @@ def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round, with a cost entry (0 if it has none) that shows that the enricher was called."""
+    """Add an enricher's reply to a round.
+
+    A reply without a cost gets a cost of 0, so that the round shows that the enricher was called.
+    """
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 

@@ -61,7 +61,7 @@ class OpenQuestion:
         question_id: The id of the question.
         run: The id of this run, unique among all recorded questions.
         rounds: The rounds so far, including those of an audit.
-        session: The session that decides; None without a policy and a cap.
+        session: The session that decides; None if there is neither a policy nor a cap.
     """
 
     def __init__(
@@ -100,7 +100,10 @@ class OpenQuestion:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision, with the answer to return; None while the loop continues, or without policy and cap."""
+        """The final decision, with the answer to return; None while the loop continues, and if nothing decides.
+
+        Nothing decides if there is neither a policy nor a cap.
+        """
         return None if self.session is None else self.session.decision
 
     @property
@@ -125,7 +128,7 @@ class OpenQuestion:
             **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
 
         Returns:
-            The decision at this round; None without a policy and a cap.
+            The decision at this round; None if there is neither a policy nor a cap.
 
         Raises:
             DataError: The response cannot be read, the question has ended, or a value has the wrong type.
@@ -216,7 +219,7 @@ class OpenQuestion:
                 counts, but the loss of stopping stays unknown.
 
         Returns:
-            The decision, with the best answer so far; None without a policy and a cap.
+            The decision, with the best answer so far; None if there is neither a policy nor a cap.
 
         Raises:
             DataError: The reason has another value than those above, or the question has ended.

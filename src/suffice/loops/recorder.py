@@ -342,7 +342,7 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move ended questions into the parquet file, or in a folder into this process's own parts.
+        """Move ended questions into the parquet file or, if the recording is a folder, into this process's own parts.
 
         The file, or each of these parts, is rewritten.
 

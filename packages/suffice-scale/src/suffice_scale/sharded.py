@@ -191,7 +191,7 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
 
 
 def _check_name(part: OpenFile) -> None:
-    """Raise if a part's name and a part's content belong to different shards."""
+    """Raise if the name of a part and its content belong to different shards."""
     entry = part.metadata.get(SHARD)
     own = None if entry is None else Shard(entry["index"], entry["of"])
     if own != Shard.of_part(part.path):

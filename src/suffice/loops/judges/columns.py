@@ -44,7 +44,7 @@ def reference_columns(
         embed: Maps texts to vectors; required for `embedding_similarity` and called once for all texts.
 
     Raises:
-        DataError: A name is unknown, the embedder is missing, or the recording has no answers or gold answers.
+        DataError: A name is unknown, the embedder is missing, or the recording lacks answers or gold answers.
     """
     unknown = [name for name in names if name not in REFERENCES]
     if unknown or not names:

@@ -366,8 +366,8 @@ class Noise:
     Attributes:
         drafts: Number of drafts with at least two marks.
         repeats: Number of judgements per draft.
-        equal: Share of pairs of marks of one draft that are equal, in [0, 1].
-        difference: Mean absolute difference of two marks of one draft, in [0, 1].
+        equal: Share of equal pairs among the pairs of two marks for the same draft, in [0, 1].
+        difference: Mean absolute difference between two marks for the same draft, in [0, 1].
         sd: Standard deviation of a mark around its draft's mean, pooled over drafts, in the mark's unit.
         undefined: Share of requested marks that are undefined.
     """

@@ -185,7 +185,7 @@ def parse(
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
     An endpoint reports the tokens of all choices together, so each completion is charged an equal share of the call and
-    of the tokens.  Each has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp),
+    of the tokens.  Each completion has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp),
     output tokens are unknown unless every choice has log-probabilities.
 
     Raises:

@@ -96,7 +96,7 @@ def load_encoder(model: str, revision: str | None, device: str | None, dtype: st
         model: Id or folder.
         revision: Revision to load, if `model` is an id.
         device: A torch device; None for the default.
-        dtype: The number type of its weights, as transformers names it; `auto` for the model's own.
+        dtype: The number type of the weights, as transformers names it; `auto` for the model's own type.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.

@@ -136,7 +136,7 @@ def refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:
-    """Return the pool; raise if there is none."""
+    """Return the pool; raise if it is missing."""
     if pool is None:
         raise DataError(
             f"retriever {name!r} ranks a question's own passages, but got none: pass pool=..., or search a "

@@ -82,7 +82,7 @@ def run_shards(
     journal.  A command that fails without a result stops all workers.
 
     Raises:
-        DataError: There is no such cluster, a worker lacks files or versions of the driver, or the command failed.
+        DataError: There is no such cluster, a worker lacks the driver's files or has other versions, or the command failed.
         MissingExtraError: Ray is not installed.
         WorkerDiedError: A shard lost its worker repeatedly.
     """

@@ -108,7 +108,7 @@ class Proxy:
         self._own = Starlette(routes=routes, lifespan=self._lifespan)
 
     def guarded(self) -> ASGIApp:
-        """Return the application with access only for programs on this machine, and not for web pages."""
+        """Return the application behind a guard, which admits programs on this machine but no web pages."""
         return Guard(self, token=None, hosts=LOCAL_HOSTS, requests=self.forwarding.requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -279,14 +279,14 @@ class Conversations:
         return self.add(Conversation(id=secrets.token_hex(8), task=task, name=name, key=asked.key))
 
     def add(self, conversation: Conversation) -> Conversation:
-        """Add a conversation, under the client's key if it has one."""
+        """Add a conversation; a conversation with a client's key can also be found by this key."""
         self.open[conversation.id] = conversation
         if conversation.key:
             self._keys[conversation.key] = conversation
         return conversation
 
     def keyed(self, key: str) -> Conversation | None:
-        """Return the conversation with a client's key; None if none is open."""
+        """Return the open conversation with a client's key; None if no open conversation has this key."""
         return self._keys.get(key)
 
     def note(self, conversation: Conversation, replied: Replied) -> None:

@@ -123,7 +123,7 @@ class Protocol(ABC):
         return ""
 
     def before(self, body: Mapping[str, Any]) -> str:
-        """Return the id of the reply that a request continues from; "" if it repeats the earlier messages instead."""
+        """Return the id of the reply that a request continues from; "" if the request repeats the earlier messages instead."""
         del body
         return ""
 

@@ -397,7 +397,7 @@ def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
 
 
 def _known_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of a model; None if it has no price, or, with a logged warning, several different prices."""
+    """Return the price of a model; None without a price.  If prices of the model differ, log a warning and return None."""
     try:
         return price_in(prices, model)
     except DataError as error:

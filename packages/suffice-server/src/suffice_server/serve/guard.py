@@ -53,7 +53,7 @@ class Limits:
 
 
 def read_token(variable: str, file: Path | None = None) -> str | None:
-    """Return the token of a server, from a file or an environment variable; None if there is neither.
+    """Return the token of a server, from a file or an environment variable; None if neither is given.
 
     A token is never an option of a command, because every user of the machine could read it there.
 
@@ -87,7 +87,7 @@ def same_token(given: str | None, token: str) -> bool:
 
 
 def bearer_token(request: Request) -> str | None:
-    """Return the token in a request's Authorization header; None if there is none."""
+    """Return the token in a request's Authorization header; None if the request has no token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 

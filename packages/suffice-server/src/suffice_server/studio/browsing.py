@@ -140,7 +140,7 @@ class Browsed:
         """Replay a policy on every question; cached by the policy's digest.
 
         Raises:
-            SufficeError: The policy reads a signal that was not recorded, or is not fitted.
+            SufficeError: The policy is not fitted, or reads a signal that was not recorded.
         """
         with self._lock:
             key = policy.digest
@@ -200,7 +200,7 @@ class Browsed:
         """Add a filter for the questions to which another policy returns a different answer.
 
         Raises:
-            SufficeError: The other policy reads a signal that was not recorded, or is not fitted.
+            SufficeError: The other policy is not fitted, or reads a signal that was not recorded.
         """
         if "answer" not in self.recording.table.column_names:
             return fates

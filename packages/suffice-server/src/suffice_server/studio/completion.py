@@ -144,7 +144,7 @@ def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
 
     Args:
         text: The text so far.
-        cursor: Index of the character after the cursor; a completion also replaces the text after it.
+        cursor: Index of the character after the cursor; a completion also replaces the text after the cursor.
         vocabulary: The signals of the recording.
     """
     before = text[: min(max(0, cursor), len(text))].strip()

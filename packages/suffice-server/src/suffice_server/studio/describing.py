@@ -295,7 +295,7 @@ def _report_page(path: Path) -> Description | None:
 
 
 def _own_json(path: Path) -> str:
-    """Return the kind of a JSON file that Suffice wrote; empty for any other."""
+    """Return the kind of a JSON file that Suffice wrote; empty for any other file."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class View:
             key: The item's id; empty for the id in the address.
 
         Raises:
-            NotFoundError: The item is no longer in the folder, of another kind, or damaged.
+            NotFoundError: The item is no longer in the folder, is damaged, or has a kind that is not allowed.
         """
         key = key or self.request.path_params["id"]
         item = next((item for item in self.items if item.id == key and item.kind in kinds), None)

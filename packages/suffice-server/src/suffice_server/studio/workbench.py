@@ -107,7 +107,7 @@ class RuleDraft:
     fitted: Policy | None = None
 
     def options(self) -> list[str]:
-        """Return the command-line options for the same settings, except baseline and fitted state."""
+        """Return the command-line options for the settings of this draft, except baseline and fitted state."""
         words = ["--selector", self.selector] if self.selector else []
         words += [] if self.start_round is None else ["--set", f"start-round={self.start_round}"]
         return words + ([] if self.max_rounds is None else ["--max-rounds", str(self.max_rounds)])

@@ -1,6 +1,6 @@
 """Adapters for agent frameworks, and lines of code to paste into a loop.
 
-Another framework runs the loop; the session of `suffice.policy` ends it with the best answer and the reason.
+The framework runs the loop; a session of `suffice.policy` ends the loop with the best answer and the reason.
 """
 
 from suffice.hosts.budgets import check_thinking_budget

@@ -12,7 +12,7 @@ from suffice.policy.rounds import Cost
 
 
 def question_of(messages: Sequence[Any]) -> str:
-    """Return the text of the user's newest message; empty if there is none."""
+    """Return the text of the user's newest message; empty without a user's message."""
     return next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
 
 
@@ -32,8 +32,8 @@ def reply_of_message(message: Any) -> dict[str, Any]:
 def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, first_cycle: int, after: int = 0) -> int:
     """End a run if the recursion limit leaves no steps for one more round; return the number of the current step.
 
-    The first round is assumed to take `first_cycle` steps; a later round, as many as the round before.  The graph needs
-    `after` more steps to end.
+    The first round is assumed to take `first_cycle` steps, and a later round as many steps as the round before it.  The
+    graph needs `after` more steps to end.
     """
     from langgraph.config import get_config
 
@@ -44,7 +44,7 @@ def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, fi
 
 
 def newest_reply(messages: Sequence[Any]) -> Any:
-    """Return the model's newest message, even if answers to its tool calls follow; raise if there is none."""
+    """Return the model's newest message, even if answers to its tool calls follow; raise if the model sent no message."""
     reply = next((message for message in reversed(messages) if message.type == "ai"), None)
     if reply is None:
         raise DataError("there is no reply of a model among the messages yet: decide after the model was called")

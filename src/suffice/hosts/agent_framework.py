@@ -28,10 +28,10 @@ def stop_loop_middleware(
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 
-    `AgentLoopMiddleware(stop.should_continue)` runs the agent until the policy stops it, and returns all drafts, or the last
-    one.  This middleware, which must precede it in the list, returns only the best draft, with the decision in
+    `AgentLoopMiddleware(stop.should_continue)` runs the agent until the policy stops it, and returns all drafts or the last
+    draft.  The middleware returned here must precede it in the list.  It returns only the best draft, with the decision in
     `additional_properties["suffice"]`, even if the loop ended at its own `max_iterations`.  A run that waits for an approval
-    continues in its session.
+    is stored in the session of the framework, and continues there.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -58,7 +58,7 @@ class _StopMiddleware:
         self._current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
 
     async def process(self, context: Any, call_next: Any) -> None:
-        """Run the loop, and set the best draft as the result, unless the response waits for an approval."""
+        """Run the loop; then set the best draft as the result, unless the response waits for an approval."""
         from agent_framework import ChatResponse
 
         if context.stream:

@@ -28,11 +28,11 @@ def stop_condition(
 ) -> Any:
     """Return a termination condition for a team: each message of the writer is a round, and the policy decides.
 
-    A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
-    keeps the run, and `ended()` returns the best message and the decision, even if the team's `max_turns` or another
-    condition ended the team.  Call `ended()` after each run of the team: if the policy did not stop, the condition cannot
-    tell whether the team ended or failed, and a recording lists the question as unfinished until then.  Use one condition
-    for each team, for any number of successive questions.
+    A team resets its conditions when the team ends, and the team's result ends with the last message, not the best one.
+    The condition therefore keeps the run, and `ended()` returns the best message and the decision, even if the team was
+    ended by its `max_turns` or by another condition.  Call `ended()` after each run of the team.  If the policy did not
+    stop, the condition cannot tell whether the team ended or failed, and a recording lists the question as unfinished until
+    `ended()` is called.  Use one condition for each team, for any number of successive questions.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -40,8 +40,8 @@ def stop_condition(
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with the
-            messages so far if the policy would end the team without an answer, see `QuestionRun`.
+        final_call: A method that gets the messages so far and returns a reply without calling tools, such as
+            ``model.create``.  It is called once if the policy would end the team without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.

@@ -38,8 +38,8 @@ def budget_of(policy: Policy) -> int:
     1024
 
     Raises:
-        DataError: The policy decides by more than a number of tokens.  Or it was evaluated on trial answers to a prompt,
-            while after a server's cut the model answers by itself.
+        DataError: The policy decides by more than a number of tokens.  Or the policy was evaluated on trial answers to a
+            cue; a server gives no cue when it cuts the thoughts, so these answers do not represent the server's answers.
     """
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
@@ -72,7 +72,7 @@ def budget_of(policy: Policy) -> int:
 
 
 def _stretches(policy: Policy, every: int) -> float | None:
-    """Return the checkpoint at which the rule stops; None if it depends on more than the number of tokens or rounds."""
+    """Return the checkpoint at which the rule stops; None if the rule reads more than the number of tokens or rounds."""
     rule = policy.rule
     if isinstance(rule, Never):
         return policy.max_rounds
@@ -88,9 +88,9 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
     """Return an upper bound of the thinking tokens of a reply; raise if the server exceeded the budget.
 
     Some releases of vLLM silently ignore `thinking_token_budget` if they were started without a reasoning configuration.
-    They may then count no thoughts, although the reply shows them.  So thoughts in the reply are counted with the
-    endpoint's tokenizer.  The server's own count is used only if the reply shows no thoughts; and if the reply was cut, a
-    count of 0 is not used either.
+    They may then report 0 thinking tokens for a reply that shows thoughts.  Thoughts in the reply are therefore counted
+    with the endpoint's tokenizer.  The server's own count is trusted only if the reply shows no thoughts; and a count of 0
+    is not trusted for a reply that was cut.
 
     Args:
         model: The endpoint that replied.
@@ -128,10 +128,10 @@ def _shown_thoughts(reply: Completion) -> str:
 
 
 def _hidden(model: ChatModel, reply: Completion, limit: int) -> float:
-    """Return the thinking tokens of a long reply that neither shows nor counts its thoughts, if they exceed the limit.
+    """Return the thinking tokens of a long reply in which the thoughts are neither marked nor counted.
 
     Output tokens that are not in the text were thoughts.  If the reply was cut, the text itself may be thoughts without
-    an end mark.
+    an end mark.  The returned number exceeds the limit.
 
     Raises:
         ModelError: It is unknown whether the thoughts exceed the limit.

@@ -63,7 +63,7 @@ class _StopCallbacks:
         self._asked[callback_context.invocation_id] = llm_request
 
     async def after_model(self, callback_context: Any, llm_response: Any) -> Any:
-        """Observe the response; return the best one if the policy or the limit ends the agent."""
+        """Observe the response; if the policy or the limit ends the agent, return the best response."""
         from google.adk.models import LlmResponse
         from google.genai import types
 
@@ -85,7 +85,7 @@ class _StopCallbacks:
         return LlmResponse(content=best, custom_metadata={METADATA: run.metadata()}) if run.decision else None
 
     async def _last_call(self, run: QuestionRun, context: Any, response: Any) -> None:
-        """Answer the model's open tool calls, and call it once more, without tools."""
+        """Answer the model's open tool calls, and call the model once more, without tools."""
         from google.genai import types
 
         request = self._asked[context.invocation_id]

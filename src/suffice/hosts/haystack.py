@@ -34,8 +34,8 @@ def stop_hooks(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: The method of a chat generator, such as ``model.run``, that is called once more with the messages and without
-            tools if the agent would end without an answer, see `QuestionRun`.
+        final_call: A method of a chat generator, such as ``model.run``.  It is called once, with the messages and without
+            tools, if the agent would end without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: Haystack is not installed.

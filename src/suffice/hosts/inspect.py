@@ -29,8 +29,8 @@ def stop_continue(
     """Return a function for `react(on_continue=...)`: each turn is a round, and the policy ends the agent.
 
     The completion of the sample is then the best reply, with the decision in ``output.metadata["suffice"]`` and in the sample's
-    store.  The agent also ends, with a decision, just before a limit of the sample (messages, turns, tokens or costs) would
-    end it without one.
+    store.  A limit of the sample (messages, turns, tokens or costs) would end the agent without a decision; the agent
+    therefore ends with a decision just before such a limit.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -91,7 +91,10 @@ def _cost(usage: Any) -> Cost:
 
 
 def _is_at_limit(state: Any, spare: bool) -> bool:
-    """Return whether a limit of the sample leaves no room for another turn of this size, plus a last call if `spare`."""
+    """Return whether a limit of the sample leaves no room for one more turn as large as the newest one.
+
+    If `spare`, there must be room for a last call too.
+    """
     from inspect_ai.util import sample_limits
 
     limits, usage = sample_limits(), state.output.usage
@@ -106,10 +109,10 @@ def _is_at_limit(state: Any, spare: bool) -> bool:
 
 
 def stop_epochs(policy: PolicySource) -> Any:
-    """Return an early-stopping manager, `Task(epochs=20, early_stopping=...)`: each epoch of a sample is a round.
+    """Return an early-stopping manager for `Task(epochs=20, early_stopping=...)`; each epoch of a sample is a round.
 
     Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  Rounds
-    are numbered in the order in which epochs end.  The answer of a round is the answer of the first score that has one.  The
+    are numbered in the order in which epochs end.  The answer of a round is that of the first score with an answer.  The
     value of each score becomes a signal with the name of the scorer.
 
     Args:
@@ -137,7 +140,7 @@ class _StopEpochs:
         return METADATA
 
     async def schedule_sample(self, sample_id: str | int, epoch: int) -> Any:
-        """Return the early stop of an epoch; None to run it."""
+        """Return the `EarlyStop` that skips an epoch; None if the epoch is to run."""
         from inspect_ai.util import EarlyStop
 
         decision = self._decision(sample_id)

@@ -37,8 +37,8 @@ def stop_middleware(
     """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
 
     The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that were
-    not executed get an answer that says so.  The same happens if the agent ends by itself, and before the graph's
-    `recursion_limit` is reached.
+    not executed get an answer that says so.  The run also ends in this way if the agent ends by itself, and just before
+    the graph's `recursion_limit` is reached.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -83,7 +83,10 @@ class _StopMiddleware:
         return {"suffice": self._open_run(question_of(state["messages"])).to_state()}
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Call the model; make a last call without tools, and return an empty response if it fails."""
+        """Call the model.
+
+        A last call is made without tools; if this last call fails, return an empty response.
+        """
         if not self._is_last_call(request):
             return handler(request)
         try:

@@ -1,4 +1,4 @@
-"""Adapter for LangGraph: a node that decides after each reply, and ends with the best one and the reason."""
+"""Adapter for LangGraph: a node that decides after each reply, and ends the graph with the best reply and the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stop_node(
     price: Price | PriceFile | None = None,
     final_call: Callable[[list[Any]], Any] | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a node of a graph that observes the newest reply; it goes to `again`, or with the best reply to `done`.
+    """Return a node of a graph that observes the newest reply, and then goes to `again` or, with the best reply, to `done`.
 
     The node adds the key `suffice` to the graph's state.  Its value is the run as JSON, which every checkpointer can store,
     with the decision in `state["suffice"]["decision"]`.  Declare the key in your state if you want it in the graph's result.
@@ -54,8 +54,8 @@ def stop_node(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: The method of a model without tools, such as ``model.invoke``, that is called once more with the messages if
-            the graph would end without an answer, see `QuestionRun`.
+        final_call: A function that gets the messages and returns a reply without calling tools, such as ``model.invoke``.
+            It is called once if the graph would end without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: LangGraph is not installed.

@@ -403,9 +403,9 @@ def _models(policy: Policy) -> str:
 
 
 def _escalation(policy: Policy) -> str:
-    """Return the lines of an `EscalationLoop`, or "" if it does not suit the policy.
+    """Return the lines of an `EscalationLoop`; "" if such a loop does not suit the policy.
 
-    It suits if it asks models in the same way as in the policy's recording and measures all signals that the policy reads.
+    The loop suits if it asks models as they were asked for the policy's recording, and measures all signals of the policy.
     """
     from suffice.loops.models.prompts import ANSWER_FIRST
     from suffice.recordings.schema import CURRENCY  # loads pyarrow
@@ -419,7 +419,7 @@ def _escalation(policy: Policy) -> str:
 
 
 def _given(policy: Policy, of: str) -> str:
-    """Return the code of an argument `signals` with the signals that replies do not contain; "" if there are none."""
+    """Return the code of an argument `signals` with the signals that replies do not contain; "" without such signals."""
     own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
     return f", signals={{{', '.join(_measured(name, of) for name in own)}}}" if own else ""
 

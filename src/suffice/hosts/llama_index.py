@@ -27,8 +27,8 @@ def stop_step(
     """Return a function to await in a step: it returns a `StopEvent` if the policy ends the workflow, else None.
 
     Call it with the step's context and a reply.  The event's result is the best reply with the decision,
-    `{"answer": ..., "decision": ...}`; `ended(handler)` returns the same, also at the workflow's timeout.  The run is stored as
-    JSON in the context; a reply after the end begins the next question.
+    `{"answer": ..., "decision": ...}`.  `ended(handler)` returns the same result, even if the workflow timed out.  The run is
+    stored as JSON in the context; a reply after the end begins the next question.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

@@ -57,8 +57,8 @@ def stop_hooks(
 class _StopHooks:
     """Hooks that store the run of each context for the lifetime of the context.
 
-    A run that is interrupted for an approval continues in another context; it is recognised by the calls that it waits
-    for.
+    A run that is interrupted for an approval continues in a new context.  The run of a new context is found by the tool
+    calls that waited for the approval.
     """
 
     def __init__(self, open_run: OpenRun) -> None:
@@ -71,7 +71,7 @@ class _StopHooks:
         self.handlers = {"max_turns": self._at_limit}
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        """Start a new question, or resume an interrupted one; each part of a run has its own context."""
+        """Start a new question, or resume an interrupted run, which continues in a new context."""
         earlier = _earlier_outputs(input_items) if context.usage.requests else []
         run = self._run_of(context, [item.get("call_id") for output in earlier for item in output])
         if run is not None:
@@ -112,7 +112,8 @@ class _StopHooks:
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         """End the run if the agent ended by itself.
 
-        This hook gets another context object than the others; the run is recognised by their common usage object.
+        The context object of this hook differs from those of the other hooks.  All of them have the same usage object, by
+        which the run is found.
         """
         for known, run in list(self._runs.items()):
             if known.usage is context.usage:
@@ -169,9 +170,10 @@ class _StopHooks:
             observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Run an agent instead of `Runner.run`, with these hooks set in all three places; return the result of `ended`.
+        """Run an agent with these hooks set in all three places, and return the result of `ended`.
 
-        If the agent hands off to other agents, set their `tool_use_behavior=` yourself.
+        Call this method instead of `Runner.run`.  If the agent hands off to other agents, set the `tool_use_behavior=` of
+        those agents yourself.
 
         Args:
             agent: The agent; its own `tool_use_behavior` is replaced.
@@ -187,7 +189,7 @@ class _StopHooks:
         """Return the best output of a run and the decision.
 
         Raises:
-            DataError: The run had other hooks.
+            DataError: The run did not use these hooks.
         """
         run = self._runs.get(result.context_wrapper)
         if run is None:
@@ -198,7 +200,7 @@ class _StopHooks:
 
 
 def _question(items: Any) -> str:
-    """Return the newest text of a user; empty if there is none."""
+    """Return the newest text of a user; empty without a user's text."""
     for item in reversed(items):
         if isinstance(item, dict) and item.get("role") == "user":
             content = item["content"]

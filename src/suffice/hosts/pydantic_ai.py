@@ -79,7 +79,7 @@ class _StopCapability:
         return type(self)(self.open_run, self.revise, self.open_run(question))
 
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
-        """Observe the response; replace it by the best one if the policy or the request limit ends the run."""
+        """Observe the response; if the policy or the request limit ends the run, return the best response instead."""
         from pydantic_ai import ModelRetry
         from pydantic_ai.exceptions import UnexpectedModelBehavior
 
@@ -145,7 +145,11 @@ class _StopCapability:
         return replace(response, parts=[part], metadata=metadata)
 
     async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-        """Return the best output if another limit (tokens or retries) ends the run, or an empty text if there is none."""
+        """Return the best output of a run that ends with an error, such as a limit of tokens or retries.
+
+        If no reply has an answer, raise an error.  But if the output is text, and the policy ended the run or `final_call`
+        is set, return an empty text.
+        """
         from pydantic import TypeAdapter
         from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolReturnPart
@@ -199,7 +203,7 @@ def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> An
 
 
 def _earlier_responses(messages: Any, response: Any) -> list[Any]:
-    """Return the responses before this one, since the newest prompt of a user."""
+    """Return the responses after the newest prompt of a user, without the given response."""
     responses: list[Any] = []
     for message in messages:
         if any(part.part_kind == "user-prompt" for part in message.parts):
@@ -210,9 +214,9 @@ def _earlier_responses(messages: Any, response: Any) -> list[Any]:
 
 
 def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
-    """Return a response's reply, its output tool if it uses one, and whether the run would end with it.
+    """Return the reply in a response, the output tool that the response uses (or None), and True if it would end the run.
 
-    The reply is empty if the agent would refuse its text because the output is typed.
+    The reply is empty if the output is typed and the agent would therefore refuse a text.
     """
     outputs = {tool.name for tool in shape.output_tools}
     typed = next((call for call in response.tool_calls if call.tool_name in outputs), None)
@@ -225,7 +229,10 @@ def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
 
 
 def _openai_logprobs(response: Any) -> Any:
-    """Return the log-probabilities of a response, or of its only text, in OpenAI's form; None without any."""
+    """Return the log-probabilities of a response in OpenAI's form; None without log-probabilities.
+
+    They belong to the response or, if the response has exactly one text, to this text.
+    """
     texts = [part for part in response.parts if part.part_kind == "text"]
     details = (response.provider_details, *(part.provider_details for part in texts if len(texts) == 1))
     return next((item["logprobs"] for item in details if isinstance((item or {}).get("logprobs"), list)), None)

@@ -1,4 +1,4 @@
-"""Decide on one question in a framework's loop: observe each reply, and end with the best one and the reason."""
+"""Decide on one question in a framework's loop: observe each reply, and end with the best reply and the reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _DUE, _ANSWERED, _FAILED = "due", "answered", "failed"
 
 
 class QuestionRun:
-    """The run of one question: every reply of the model is a round; it ends with the best reply and the reason.
+    """The run of one question, in which every reply of the model is a round.
+
+    A run ends with the best reply and the reason for stopping.
 
     A reply without text, such as one that only calls tools, is a round without an answer.  Rules and selectors read the
     answer at the policy's answer position, see `reply_round`.
@@ -68,8 +70,8 @@ class QuestionRun:
             the run's calls so far.  `spend` is undefined from the first call whose tokens are not reported.  A
             `PriceFile` is read again when the file changes; each call is paid at the price of its time.
         final_call: Whether the framework makes one last call without tools if the run would end without an answer: True, or
-            the text of the message to send.  The last call stays within the policy's budget: after a reply that only calls
-            tools, it is due if one more such round would end the run.  See `final_call_due`.
+            the text of the message to send.  The last call stays within the policy's budget: it is made after a reply that
+            only calls tools, if one more round like this one would end the run.  See `final_call_due`.
 
     Raises:
         DataError: The policy file cannot be read, a rule has no cap on the rounds, there is neither a policy nor a state, or a
@@ -189,7 +191,7 @@ class QuestionRun:
             self.end("cancelled")
 
     def at_limit(self) -> None:
-        """End the run because the framework's own limit is reached; without an answer, a last call is due first."""
+        """End the run at the framework's own limit; if no reply has an answer and `final_call` is set, a last call is due first."""
         if self.final_request and self.decision is None and not self._has_answer:
             self._final = _DUE
         if not self.final_call_due:
@@ -264,7 +266,7 @@ class QuestionRun:
         return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
     def unanswered(self, kind: Any) -> UnansweredError:
-        """Return the error of an ended run without any reply that fits the output type.
+        """Return the error to raise if a run has ended and no reply fits the output type.
 
         Args:
             kind: The type of the output.
@@ -290,14 +292,14 @@ OpenRun = Callable[..., QuestionRun]
 
 
 def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str) -> QuestionRun:
-    """Continue a stored run, or begin one for the question if none is stored or the stored one has ended."""
+    """Continue a stored run; if no run is stored, or if the stored run has ended, begin a run for the question."""
     if stored and not stored["session"]["decision"]:
         return open_run(state=stored)
     return open_run(question)
 
 
 def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile) -> Round:
-    """Return a round with the signal `spend`, the dollars of all calls so far; if unknown, it is NaN, with a warning.
+    """Return a round with the signal `spend`, the dollars of all calls so far; an unknown `spend` is NaN, with a warning.
 
     Args:
         seen: The earlier rounds, with their `spend`.
@@ -318,8 +320,8 @@ def reply_round(session: Session, reply: Any, *, price: Price | PriceFile | None
     """Return the next round of a session, with the answer found at the policy's answer position in the reply.
 
     A reply without an answer at that position becomes a round without an answer, and a warning is logged.  The default
-    position is different, since users may not have chosen it: until a reply to the question contains its marker,
-    `Answer:`, the whole reply after any thinking block is the answer.
+    position, after the marker `Answer:`, is an exception, since users may not have chosen it.  Until a reply to the
+    question contains this marker, the whole reply after any thinking block is the answer.
 
     >>> from suffice import AnswerPosition
     >>> session = Session(Policy(rule="answer_stable", answer_position=AnswerPosition("json", "city")))

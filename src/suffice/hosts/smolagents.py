@@ -80,5 +80,8 @@ def _last_call(run: QuestionRun, agent: Any) -> None:
 
 
 def _cost_of(message: Any, usage: Any) -> Cost:
-    """Return the cost of a call, from the provider's own response if there is one, since only that counts cache reads."""
+    """Return the cost of a call.
+
+    The usage in the provider's own response is preferred to `usage`, because only the former counts cache reads.
+    """
     return usage_cost(getattr(getattr(message, "raw", None), "usage", None) or usage)

@@ -8,7 +8,7 @@ from suffice.policy.rounds import Decision
 
 
 def trace_decision(decision: Decision, *, rounds: int | None = None) -> None:
-    """Add a decision to the current span: attributes and one event, `suffice.decision`, with the signals that it read.
+    """Add a decision to the current span, as attributes and as one event, `suffice.decision`, with the signals read.
 
     Nothing happens if the program has not imported OpenTelemetry, or if no span is being recorded.  Undefined values are left
     out.

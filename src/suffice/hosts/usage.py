@@ -12,8 +12,8 @@ from suffice.policy.rounds import Cost
 def usage_cost(usage: Any) -> Cost:
     """Return the cost of one call from its usage; unknown numbers are NaN.
 
-    Cached input is counted separately and thoughts count as output, for every provider: OpenAI's prompt tokens include
-    cache reads, Anthropic's do not, and Gemini's output tokens do not include thoughts.
+    In the cost, cached input is counted separately, and thoughts count as output.  Differences between providers are
+    removed: OpenAI's prompt tokens include cache reads, Anthropic's do not, and Gemini's output tokens lack thoughts.
 
     >>> usage_cost({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
     Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
@@ -42,7 +42,7 @@ def call_cost(
         uncached: Input tokens that were processed; None = unknown.
         output: Generated tokens; None = unknown.
         cached: Input tokens from a prefix cache; None = not reported, so all input counts as uncached.
-        written: The uncached tokens that were written to a cache; None = none.
+        written: The uncached tokens that were written to a cache; None = no tokens.
     """
     if uncached is not None and not uncached + (cached or 0):
         uncached, output = None, output or None

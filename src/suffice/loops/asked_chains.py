@@ -67,8 +67,8 @@ class AskingPrice:
     """The estimated requests and tokens for trial answers along recorded chains, at four characters per token.
 
     Attributes:
-        requests: Number of requests: one for each trial, and for each chain one that counts the tokens of the text around
-            the chain.
+        requests: Number of requests: one for each trial, and one more for each chain, which counts the tokens of the
+            prompt without the chain.
         prompt_tokens: Prompt tokens of all requests.  A server without a prefix cache reads all of them, and most
             providers bill all of them.
         new_tokens: Prompt tokens that a server with a prefix cache reads.  The start that a prompt shares with the
@@ -93,12 +93,12 @@ class RecordedChainLoop(ThinkingLoop):
 
     The tokens of the log are unknown. Checkpoints are therefore placed at white space, and a token is taken to be four
     characters. The number of thinking tokens is then computed from the prompt tokens that the server reports. One more
-    request for each chain counts the tokens of the text around the chain. The tokens of the recorded reply are
+    request for each chain counts the tokens of the prompt without the chain. The tokens of the recorded reply are
     estimated from its characters.
 
     The component `generator` has the tokens of the chain, as if the chain had been one request. The component `trial`
-    has the cost of the trials. A live loop has another cost: it asks for fewer trials, and the server has the chain in
-    its cache.
+    has the cost of the trials. The cost differs from that of a live loop, which asks for fewer trials and whose server
+    has the chain in its cache.
 
     Attributes:
         model: See `ThinkingLoop`; should be the model that generated the chains.
@@ -174,7 +174,10 @@ class _RecordedCourse(ThinkingCourse):
         self.around, self.asked = math.nan, 0
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Yield the calls of a live checkpoint; in round 1, first a call that counts the tokens around the chain."""
+        """Yield the calls of a live checkpoint.
+
+        In round 1, they are preceded by a call that counts the tokens of the prompt without the chain.
+        """
         if r == 1:
             prompt = self.loop.prompt
             counted = yield self._call(_START, [self.start + prompt.end + prompt.cue], 1, temperature=0.0)
@@ -209,7 +212,7 @@ class _RecordedCourse(ThinkingCourse):
         return tokens
 
     def _call(self, part: str, asked: Sequence[Any], max_tokens: int, **settings: Any) -> Call:
-        """Return the call of a trial; for other parts, return a call that is answered from the log."""
+        """Return a call: a trial is requested from the model, all other parts of a round are read from the log."""
         text = str(asked[0])
         if part.startswith(TRIAL):
             prompt = self.loop.prompt
@@ -224,7 +227,10 @@ class _RecordedCourse(ThinkingCourse):
         return Call(part=part, asked=[text], send=send)
 
     def _logged(self, seen: int, max_tokens: int) -> Reply:
-        """Return the next stretch of the chain after `seen` characters; after the whole chain, return the recorded reply."""
+        """Return the stretch of the chain that follows the first `seen` characters.
+
+        If `seen` goes beyond the chain, the request has ended the thinking; return the recorded reply instead.
+        """
         unpaid = {GENERATOR: Cost()}
         if seen > len(self.chain):  # the end of thinking follows the chain
             own = reply_of(self.reply or "", None, Cost(), self.loop.policy.answer_position)

@@ -23,13 +23,15 @@ _NO_ROW = dict.fromkeys(("question_id", "round", "end", "question"))
 
 
 class Assembly:
-    """The rows of a recording in the order of its questions; a first pass collects columns, a second one writes rows.
+    """The rows of a recording in the order of its questions.
+
+    A first pass over the rows collects the columns, a second pass writes the rows.
 
     Args:
         journal: Contains the rows of new questions.
         new: The new questions.
         costs: The cost columns of the new questions.
-        stored: Rows of an earlier run; None if there are none.
+        stored: Rows of an earlier run; None if no earlier run stored rows.
         kept: Questions whose stored rows are kept.
         order: Questions in the order of the file; those without rows are left out.
         rows: Number of rows in memory at once; questions are never split.

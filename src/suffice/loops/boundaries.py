@@ -36,7 +36,7 @@ def boundary_pattern(boundary: str) -> re.Pattern[str] | None:
 
 
 def last_boundary(text: str, boundary: str, *, begins: bool) -> int | None:
-    r"""Return the index of the last boundary in a stretch of a chain; None if there is none.
+    r"""Return the index of the last boundary in a stretch of a chain; None if the stretch has no boundary.
 
     White space in front of a boundary belongs to the boundary.
 

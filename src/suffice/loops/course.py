@@ -26,9 +26,9 @@ class Call:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
         asked: The JSON-ready content of the request, which identifies its committed reply.
         send: Makes the call.  With the argument True it blocks the thread instead of suspending.
-        without: The round's result without this call, if a live loop may omit it; None if the call is required.
-        instead: The reply that a live loop uses if the call fails; None if the round then fails.
-        brought: Returns the replies for later rounds that arrived together with this reply, by round.
+        without: The round's result if a live loop omits this call; None if the call is required.
+        instead: The reply that a live loop uses if the call fails; None if a failed call fails the round.
+        brought: Returns the replies that arrived together with this call's reply, by the later round to which each belongs.
         beside: Starts work for the next round while a live loop waits for the reply; None if there is no such work.
     """
 
@@ -55,7 +55,7 @@ class RoundResult:
 
     Attributes:
         error: The failure of a later call, if any; `observed` contains the earlier, paid replies.
-        rest: The omitted call, if any; `observed` is then the round without it.
+        rest: The omitted call, if any; `observed` then lacks the result of this call.
     """
 
     observed: Round
@@ -66,7 +66,7 @@ class RoundResult:
     def is_answered(self) -> bool:
         """True if the round has its answer.
 
-        A draft has an answer even without its critique; a gate's decision alone does not.
+        A draft is an answer even without its critique.  A gate's decision alone is not an answer.
         """
         return self.rest is None or self.rest.call.part == CRITIC
 
@@ -74,7 +74,7 @@ class RoundResult:
     def is_answered_or_trial(self) -> bool:
         """True if the round can be measured.
 
-        It can if it has its answer, or if it is a checkpoint that only lacks its trial answer.
+        This is so if the round has its answer, or is a checkpoint that only lacks its trial answer.
         """
         return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 

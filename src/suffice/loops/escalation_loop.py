@@ -31,9 +31,9 @@ class EscalationLoop(SamplingLoop):
     Attributes:
         model: The models, the cheapest first; at least two.
         policy: Decides when to accept; its `max_rounds` is at most the number of models.  The default accepts an answer that
-            equals the previous one, unless it says that the model does not know.
+            equals the previous answer.  It does not accept answers such as "I do not know".
         temperature: Sampling temperature of every model; None = the models' own.
-        wave: Must be 1, because all models of a larger wave would be asked at once and had to be paid.
+        wave: Must be 1.  In a larger wave, several models would be asked at once, and all of them would have to be paid.
     """
 
     policy: Policy = field(default_factory=lambda: _ACCEPTS)
@@ -50,7 +50,7 @@ class EscalationLoop(SamplingLoop):
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """Models and prompts, the temperature, and the model of each attempt."""
+        """The configuration that fitted state depends on: models, prompts, temperature, and the model of each attempt."""
         return {**super().depends, ATTEMPTS: [model.name for model in self.models]}
 
     @property

@@ -22,7 +22,7 @@ class Evidence:
     needs evidence, so a question that stops at round 0 costs no retrieval.
 
     Args:
-        retriever: Ranks the pool, or its own corpus.
+        retriever: Ranks the passages of the pool or, if the retriever has a corpus, those of the corpus.
         question: The question.
         pool: The question's own passages; empty = search the retriever's corpus.  A retriever with a corpus
             (`has_corpus`) ignores the pool.
@@ -108,7 +108,7 @@ class Ranking:
 
     Attributes:
         pool_scores: The retriever's scores of all candidates, best first.
-        costs: The cost of ranking by component: one call for each request to the retriever.
+        costs: The cost of computing the ranking, by component.  Each request to the retriever counts as one call.
     """
 
     passages: tuple[Passage, ...]

@@ -165,7 +165,7 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of round `r` under the names that price lists use; by default, the components."""
+        """Return the costs of round `r` by the names in price lists; by default, these are the names of the components."""
         del r
         return costs
 
@@ -184,7 +184,7 @@ class LiveLoop(ABC):
         return True
 
     def ready(self) -> bool:
-        """Run `check` once for this loop; the first question does so automatically."""
+        """Run `check`, unless it has already run for this loop, and return True; the first question does so automatically."""
         return self._checked
 
     def check(self) -> None:
@@ -356,7 +356,7 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
 
 
 async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
-    """Make a call; also start the call's work for the next round, unless the loop stops whatever the reply is."""
+    """Make a call, and start its work for the next round meanwhile, unless the loop stops whatever the reply is."""
     if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
         call.beside()
     return await send(call, blocking=blocking)
@@ -414,7 +414,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the pending call, if any, to make before the session observes `observed` (before it ends, if None)."""
+        """Return the pending call, if one is due before the session observes `observed` (or ends, if `observed` is None)."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None
@@ -435,7 +435,7 @@ class PendingAnswers:
 
     @staticmethod
     async def answer(session: Session, rest: PendingCall, *, blocking: bool) -> tuple[Session, ModelError | None]:
-        """Make a pending call; return the session with the answer added to the call's round, and any error of the call."""
+        """Make a pending call; return the session with the answer added to the call's round, and the error of a failed call."""
         try:
             result = await drive(rest.steps, partial(send, blocking=blocking), first=rest.call)
         except ModelError as failed:

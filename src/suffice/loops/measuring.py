@@ -43,7 +43,7 @@ async def measure_lazily(
     result: RoundResult,
     ask: Callable[[Call], Awaitable[Reply]] = send,
 ) -> tuple[Round, ModelError | None]:
-    """Return a round with the measurements that the policy reads, and the error if one of them failed.
+    """Return a round with the measurements that the policy reads, and the error if a measurement failed.
 
     The members of the rule are evaluated in order, and signals of a member are measured only if earlier members leave
     the outcome open, so that a live policy spends exactly what replay charges.  If the rule did not read the critic and
@@ -113,7 +113,7 @@ def with_reply(observed: Round, reply: Reply) -> Round:
 
 
 def with_trial(observed: Round, asked: Round) -> Round:
-    """Return the checkpoint `asked`, which has the trial answer, with the earlier measurements of `observed`."""
+    """Add the earlier measurements of `observed` to `asked`, which is the same checkpoint with its trial answer."""
     return _joined(asked, observed, asked)
 
 
@@ -128,7 +128,10 @@ def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round, with a cost entry (0 if it has none) that shows that the enricher was called."""
+    """Add an enricher's reply to a round.
+
+    A reply without a cost gets a cost of 0, so that the round shows that the enricher was called.
+    """
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 
@@ -149,10 +152,11 @@ def _next(
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return the next component to measure and how many rounds back; None if the policy needs no more.
+    """Return the next component to measure, and the distance to the round to measure (0 = this round, 1 = the previous one).
 
-    If the rule reads a signal that looks back, the earlier rounds are measured first.  A trial answer is needed if the
-    policy stops here or compares answers, or if the rule reads a signal of the answer.
+    Return None if the policy needs no further measurement.  If the rule reads a signal that looks back at earlier rounds,
+    these rounds are measured first.  A trial answer is needed if the policy stops here or compares answers, or if the
+    rule reads a signal of the answer.
     """
     if TRIAL in pending and (session.policy.compares_answers or session.would_stop(observed)):
         return TRIAL, 0
@@ -180,7 +184,10 @@ def _lacks_trials(rounds: Sequence[Round], back: int) -> bool:
 
 
 def _is_unclaimed(name: str, session: Session, components: Mapping[str, str]) -> bool:
-    """Return whether an enricher must measure every round, since no list says which signals it produces."""
+    """Return whether an enricher must measure every round, because any signal may come from it.
+
+    This is so if the policy reads a signal of the user's own, and nothing declares the signals of this enricher.
+    """
     raw = session.policy.raw_signals
     known = {
         *components.values(),

@@ -61,7 +61,7 @@ class OpenQuestion:
         question_id: The id of the question.
         run: The id of this run, unique among all recorded questions.
         rounds: The rounds so far, including those of an audit.
-        session: The session that decides; None without a policy and a cap.
+        session: The session that decides; None if there is neither a policy nor a cap.
     """
 
     def __init__(
@@ -100,7 +100,10 @@ class OpenQuestion:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision, with the answer to return; None while the loop continues, or without policy and cap."""
+        """The final decision, with the answer to return; None while the loop continues, and if nothing decides.
+
+        Nothing decides if there is neither a policy nor a cap.
+        """
         return None if self.session is None else self.session.decision
 
     @property
@@ -116,7 +119,7 @@ class OpenQuestion:
         metrics: Mapping[str, float] | None = None,
         **fields: Any,
     ) -> Decision | None:
-        """Record one round and decide; during an audit, record one more round and return the same decision.
+        """Record one round and decide; during an audit, only record the round, and return the earlier decision.
 
         Args:
             response: The client's response (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
@@ -125,11 +128,11 @@ class OpenQuestion:
             **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
 
         Returns:
-            The decision at this round; None without a policy and a cap.
+            The decision at this round; None if there is neither a policy nor a cap.
 
         Raises:
             DataError: The response cannot be read, the question has ended, or a value has the wrong type.
-            UnknownSignalError: The round lacks a signal that the policy reads; it is still recorded.
+            UnknownSignalError: The round lacks a signal that the policy reads; the round is still recorded.
             NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is still recorded.
         """
         if self._ended:
@@ -212,14 +215,14 @@ class OpenQuestion:
         Args:
             reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to
                 stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (the
-                question is left out of every figure).  If an audit ends as `rule`, `failed` or `cancelled`, the decision
+                question is left out of all results).  If an audit ends as `rule`, `failed` or `cancelled`, the decision
                 counts, but the loss of stopping stays unknown.
 
         Returns:
-            The decision, with the best answer so far; None without a policy and a cap.
+            The decision, with the best answer so far; None if there is neither a policy nor a cap.
 
         Raises:
-            DataError: The reason is none of these, or the question has ended.
+            DataError: The reason has another value than those above, or the question has ended.
         """
         if reason not in get_args(Ending):
             raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
@@ -340,7 +343,7 @@ def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None:
-    """Raise if a signal has the name of another column, whose values it would replace."""
+    """Raise if a signal has the name of a column or label, whose values the signal would replace."""
     others = {*_RESERVED_NAMES, *PINNED_LABELS, *METRICS, *labels}
     for name in names:
         if name in others or name.startswith((SHADOW, "cost.")):

@@ -88,7 +88,7 @@ class PlanExecutor(Protocol):
 
 
 def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all settings that affect a recording, and that must be equal in its journal and its file."""
+    """Return all settings that affect a recording; the journal and the file of a recording must have the same settings."""
     policy = loop.policy
     return {
         **loop.configuration(),

@@ -58,7 +58,7 @@ class RecordSummary(Displayed):
         remedy: Advice about unread replies.
         costs: Costs of this run by component.
         seconds: Duration of the run.
-        folder: The recording of all shards, of which the file is a part; None without shards.
+        folder: The folder with the recording of all shards; the file is one part of it.  None without shards.
         incomplete: A sentence on the shards that the folder lacks; empty if no shard is missing.
         pending: Questions whose replies will come with batches; while there are any, the file is not written.
         notes: Notes on awaited batches, and on what to do meanwhile.
@@ -86,7 +86,7 @@ class RecordSummary(Displayed):
 
     @property
     def cut_note(self) -> str:
-        """A sentence on the replies that were cut off, with the consequences; empty if there are none."""
+        """A sentence on the replies that were cut off, and on the consequences; empty if no reply was cut off."""
         if not self.cut:
             return ""
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in self.cut.items())
@@ -119,7 +119,7 @@ class BatchProgress:
         batches: Number of submitted batches.
         ended: Number of submitted batches that have ended.
         requests: Number of requests in the batches that have not ended.
-        done: Number of requests in these batches that the endpoint has already answered.
+        done: Number of those requests (in batches that have not ended) that the endpoint has already answered.
     """
 
     batches: int

@@ -254,7 +254,7 @@ class RecordRun:
             self.plan.on_progress(self.progress)
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
-        """Assemble all rows in the order of the questions; questions of earlier runs only are placed last."""
+        """Assemble all rows in the order of the questions; questions that occur only in earlier runs come last."""
         if not self.new and not complete and self.questions:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *complete])
@@ -294,12 +294,15 @@ _CALL_COLUMN = tuple(cost_column(component, "calls") for component in LOOP_COMPO
 
 
 def _replied(row: Mapping[str, Any]) -> bool:
-    """Return whether a model replied in a round; an extractive reader, for example, is not called without passages."""
+    """Return whether a model replied in a round; for example, an extractive reader is not called before the first passage."""
     return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 
 def count_unread(path: Path) -> tuple[int, int, dict[str, int]]:
-    """Return a recording's number of replies, of those without a readable answer, and of cut ones by finish reason."""
+    """Return three counts of a recording's replies: all, those without a readable answer, and those that were cut.
+
+    Cut replies are counted by finish reason; they are also without a readable answer.
+    """
     replies = unread = 0
     cut: Counter[str] = Counter()
     with pq.ParquetFile(path) as file:

@@ -53,22 +53,22 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: The recording, which is new or has the same settings.  It is a parquet file; if the path is an existing
-            folder or does not end in ``.parquet``, it is a folder of parts.
+        path: The recording: a new one, or one that was made with the settings given here.  It is a parquet file; if the
+            path is an existing folder or does not end in ``.parquet``, it is a folder of parts.
         policy: A policy, a policy file, a rule, or the text of a rule, which decides when to stop.  Questions that it stops
             are marked as censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
         start_round: The index of the first round: 1, or 0 if in the first round the model answers without evidence.  A
             policy defines its own first round.
         answer_position: The position of the answer in a response.  None = the policy's position or, without a policy, the
-            whole text.  If the policy's position is the default, the whole text is the answer until a response of the
-            question contains that position.
+            whole text.  A policy with the default position (after `Answer:`) is an exception: until a response to the
+            question contains this marker, the whole text is the answer.
         labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
             `prompt_id`.
         golds: Gold answers by the text of the question, for questions that begin without any.
         missing: The reaction to a round that lacks a signal of the policy; see `Session`.
-        audit: The share of questions that continue after the policy's stop, to measure the loss of stopping; None =
-            none.
+        audit: The share of questions that continue after the policy's stop, to measure the loss of stopping; None = no
+            audits.
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: True if the rounds of a question are independent answers in arbitrary order; figures of the recording are
             then means over random orders.
@@ -342,7 +342,7 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move ended questions into the parquet file, or in a folder into this process's own parts.
+        """Move ended questions into the parquet file or, if the recording is a folder, into this process's own parts.
 
         The file, or each of these parts, is rewritten.
 

@@ -33,8 +33,8 @@ class RetrievalLoop(LiveLoop):
     With a gate, the policy decides at round 0 before there is an answer, and only the gate's decision is charged.  The
     closed-book answer is generated only if the policy stops at round 0 or reads the answer.  If possible, it is generated
     by continuing the gate's forward pass.  If a gate fails, its signals are undefined and evidence is retrieved.  A
-    recording contains the gate's decision and the answer of every round 0.  If one of them failed, a new run requests the
-    question again.
+    recording contains the gate's decision and the answer of every round 0.  If the gate or the answer failed, a new run
+    requests the question again.
 
     Attributes:
         model: Answers from the revealed passages.
@@ -68,7 +68,10 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The questions on which enrichers, retriever and gate were fitted; None for a gate that did not record them."""
+        """The questions on which enrichers, retriever and gate were fitted, by component.
+
+        None for a gate that did not record its questions.
+        """
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 

@@ -121,7 +121,7 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def _settings(self) -> tuple[dict[str, Any], ...]:
-        """For each source, the settings that affect its samples."""
+        """The settings that affect the samples of each source; a source is a model with its prompt."""
         ours = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return tuple({**source.fingerprint(), **ours, "seed": self.seed} for source in self._sources)
 
@@ -281,7 +281,7 @@ class _Choices:
 
 
 class _SamplingCourse(ContextCourse):
-    """The samples of one question: each round is one answer, or one of several choices of a request."""
+    """The samples of one question, one for each round: the reply to a request, or one of its several choices."""
 
     def __init__(self, loop: SamplingLoop, question: str, passages: Sequence[Passage]) -> None:
         super().__init__(question, passages, loop.policy.max_rounds)

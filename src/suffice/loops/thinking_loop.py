@@ -92,7 +92,7 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
 class ThinkingLoop(LiveLoop):
     """Answers questions by a chain of thought that stops early when the policy says so.
 
-    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. At a
+    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at the chain's own end. At a
     checkpoint the loop may ask for a trial answer. The prompt then consists of the chain, the end of thinking and a cue. The
     chain afterwards continues as if there had been no trial. A live run asks for the trial only if the policy reads or returns
     the answer. A recording contains the trial of every checkpoint, because any policy may read it.
@@ -112,9 +112,9 @@ class ThinkingLoop(LiveLoop):
         prompt: The raw text around the chain.
         every: Tokens between two checkpoints; with a `boundary` other than `tokens`, between two looks for a boundary.
         boundary: The places where a checkpoint may be: at any token (`tokens`), at a blank line (`paragraph`), before one of the words
-            wait, hmm and alternatively (`words`), or before one of your own words (such as `wait,but`). The checkpoint is at the last
-            boundary since the previous look. If there is none, the chain goes on to the next look, eight times at most. Thoughts beyond
-            the boundary are charged.
+            "wait", "hmm" and "alternatively" (`words`), or before one of your own words (such as `wait,but`). The checkpoint is at the
+            last boundary since the previous look. Without a boundary, the chain goes on to the next look, eight times at most. Thoughts
+            beyond the boundary are charged.
         trial_tokens: Longest trial answer in tokens; a trial answer that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         token_ids: True to continue from token ids where possible; False = always from text.
@@ -224,7 +224,8 @@ class ThinkingLoop(LiveLoop):
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
 
         Raises:
-            DataError: The policy's `start_round` is not 1, or an enricher measures answers or reads chains beyond a `boundary`.
+            DataError: The policy's `start_round` is not 1, an enricher measures answers, or an enricher reads the thoughts
+                beyond a `boundary`, which the trial answer does not see.
             ModelError: The model only takes chat messages.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
         """
@@ -303,7 +304,10 @@ class ThinkingCourse:
         return r <= self.last
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Yield the calls that continue the chain, then the trial; after the end of the chain, yield the call for its answer."""
+        """Yield the calls that continue the chain, then the trial.
+
+        If the model ended the chain in the round before, yield only the call for the model's own answer.
+        """
         prompt, loop = self.loop.prompt, self.loop
         chain = _Chain.of(self.start, before, by_ids=loop.by_ids)
         known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}

@@ -68,7 +68,7 @@ class RecordedTrajectory:
         self.rounds[r] = observed
 
     async def _reply(self, r: int, call: Call) -> Reply:
-        """Return the committed reply to a call; if there is none, make the call and commit the reply."""
+        """Return the committed reply to a call; if no reply is committed yet, make the call and commit its reply."""
         digest = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
         payload = self.committed.get((r, call.part))
         if payload is None:

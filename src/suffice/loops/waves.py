@@ -27,8 +27,8 @@ class Surplus:
 
     Attributes:
         cost: The cost of the samples or thoughts, without waiting time.  If a sample was cancelled, the tokens are NaN,
-            since it is unknown how many it had generated.  For a stretch of thought, the tokens that had arrived are
-            counted.
+            since the number of its generated tokens is unknown.  For a stretch of thought, the tokens that had arrived
+            are counted.
         samples: Number of these samples.
         cancelled: Number of these samples that were cancelled in flight.
         what: The noun for notes, singular and plural.
@@ -85,7 +85,7 @@ class Wave:
         return replace(observed, costs=costs)
 
     async def end(self) -> Surplus:
-        """Cancel rounds in flight, and return the surplus; a second call returns an empty one."""
+        """Cancel rounds in flight, and return the surplus; a second call returns an empty surplus."""
         tasks, self._tasks = list(self._tasks.values()), {}
         cost, cancelled, arrived = Cost(), 0, 0
         for task in tasks:

@@ -13,7 +13,7 @@ from suffice_reader.span_reader import SpanReader
 
 
 class SpanReaderModel:
-    """Answers with a span of the passages, or with yes or no; it cannot answer without passages.
+    """Answers with a span of the passages, or with "yes" or "no"; without passages it cannot answer.
 
     The margin compares whole answers, not single tokens.  It is the log-probability of the best span minus the
     log-probability of the best span with another normalised answer, in nats.

@@ -47,7 +47,7 @@ class ShardedFolder(OpenFolder):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """One empty entry for each part, since no question of a part is left out."""
+        """A `PartQuestions` without exclusions for each part, since no question of a part is left out."""
         return [PartQuestions() for _ in self.parts]
 
     def _metadata(self) -> dict[str, Any]:
@@ -100,9 +100,10 @@ def open_shards(folder: Path) -> ShardedFolder:
 
 
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
-    """Raise if a folder has parts with another number of shards or another configuration, or a part with a wrong name.
+    """Raise if a shard cannot be recorded into a folder, because of the parts that the folder already has.
 
-    Call it before the first paid request.
+    These parts must have the same number of shards and the same configuration, and names that match their content.  Call
+    this function before the first paid request.
 
     Args:
         folder: The folder, which need not exist yet.
@@ -149,7 +150,7 @@ def complete_shards(folder: Path) -> str:
 
 
 def _check_others(folder: Path, names: set[str]) -> None:
-    """Raise if a folder has parts, or journals of parts, with other names."""
+    """Raise if a folder has parts, or journals of parts, whose names are not in `names`."""
     listed = {path.name for end in ("", JOURNAL_SUFFIX) for path in folder.glob(ANY_PART + end)}
     others = sorted(name for name in listed if name.removesuffix(JOURNAL_SUFFIX) not in names)
     if others:
@@ -190,7 +191,7 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
 
 
 def _check_name(part: OpenFile) -> None:
-    """Raise if a part's name and a part's content belong to different shards."""
+    """Raise if the name of a part and its content belong to different shards."""
     entry = part.metadata.get(SHARD)
     own = None if entry is None else Shard(entry["index"], entry["of"])
     if own != Shard.of_part(part.path):

@@ -44,7 +44,7 @@ def reference_columns(
         embed: Maps texts to vectors; required for `embedding_similarity` and called once for all texts.
 
     Raises:
-        DataError: A name is unknown, the embedder is missing, or the recording has no answers or gold answers.
+        DataError: A name is unknown, the embedder is missing, or the recording lacks answers or gold answers.
     """
     unknown = [name for name in names if name not in REFERENCES]
     if unknown or not names:
@@ -64,10 +64,12 @@ def reference_columns(
 
 
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Return a similarity to gold answers as information score, with its gain; also return the recording's metadata.
+    """Return two signals that measure the similarity to gold answers, and the recording's metadata.
 
-    A rule that reads one of these signals is an **oracle**, because it uses the gold answer, which no live run has.  The metadata
-    list both signals under `oracles`, and replays label every policy that reads one of them.
+    The signals are the information score, which is the similarity, and the information gain, which is the increase of
+    the similarity since the previous draft.  A rule that reads one of them is an **oracle**, because it uses the gold
+    answer, which no live run has.  The metadata list both signals under `oracles`, and replays label every policy that
+    reads one of them.
 
     Args:
         recording: The recording.
@@ -104,7 +106,7 @@ class PreferenceColumns:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
         verdicts: Number of pairs by verdict; equal drafts are not judged and not counted.
         pairs: Number of distinct pairs judged (in the shard, if there is one).
-        failed: Messages of calls that may succeed later; the columns are complete only if there are none.
+        failed: Messages of failed calls that may succeed later.  If there are any, the columns are incomplete.
         metadata: JSON-ready metadata for the recording's file.
     """
 
@@ -186,7 +188,7 @@ def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
-    """Return, for each row, the last non-blank draft of the row's trajectory; None if there is none."""
+    """Return, for each row, the last non-blank draft of the row's trajectory; None if all its drafts are blank."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}
@@ -203,7 +205,10 @@ def _preference_columns(
     comparisons: Mapping[tuple[Any, ...], Comparison],
     component: str,
 ) -> dict[str, list[float]]:
-    """Return the preferences and their cost columns; a question pays for a pair in the first round that needs the pair."""
+    """Return the column of preferences, and the columns of the judge's costs.
+
+    If several rounds of a question need the same pair, the first of them is charged for the pair.
+    """
     keys = [
         [_pair_key(draft, end)] if _drafts_differ(draft, end) else [] for draft, end in zip(drafts, last, strict=True)
     ]

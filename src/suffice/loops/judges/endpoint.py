@@ -51,7 +51,7 @@ class JudgeOutcome(Generic[_JudgeValue]):
     """The outcome of one request over all its attempts.
 
     Attributes:
-        value: The value of the first readable reply; None if there is none.
+        value: The value of the first readable reply; None if no reply could be read.
         note: The reason why the last attempt could not be read; empty if there is a value.
         cost: Cost of all attempts; a reply from the cache has the cost of the original call.
     """
@@ -68,9 +68,9 @@ class JudgeModel:
 
     The cache stores the raw reply before it is parsed, so that paid replies are never lost, even unreadable ones.  The
     request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint refuses
-    structured output with an error, this and all later requests are sent without it.  Replies are checked in either case:
-    if an endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
-    again with a reminder of the format; every attempt is paid for and stored.
+    structured output with an error, this and all later requests are sent without structured output.  Replies are always
+    checked: if an endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge
+    is asked again with a reminder of the format; every attempt is paid for and stored.
 
     Args:
         model: The model; its prompt, `max_tokens`, `top_logprobs` and cache are not used.

@@ -60,8 +60,9 @@ class Judgement:
 class MarkJudge:
     """Asks a model for one mark of a draft.
 
-    In two cases the mark is undefined, and a note states the reason.  If the draft lacks a text that the prompt needs, no
-    request is made.  If no reply can be read, each call is nevertheless paid for and stored.
+    In two cases the mark is undefined, and a note states the reason.  In the first case, the draft lacks a text that the
+    prompt needs; no request is then made.  In the second case, no reply can be read; every call is nevertheless paid for
+    and stored.
 
     Args:
         model: Sends requests and stores the replies.
@@ -75,7 +76,7 @@ class MarkJudge:
         return f"MarkJudge({self.model!r}, {self.prompt.prompt_id!r})"
 
     def inputs(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
-        """Return the judge's inputs, which are the key of the cache; if one is missing, return a note instead.
+        """Return the judge's inputs, which are the key of the cache; if an input is missing, return a note instead.
 
         The inputs contain only what the judge is shown.  Answer relevancy is thus judged once for all contexts, and context
         recall once for all drafts.
@@ -189,10 +190,10 @@ class Panel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The names of the recorded signals.
+        """The capabilities that the panel gives to a loop, as named in `Signal.needs`.
 
-        A panel of one mark gives `judge`, a panel of several marks also `information_score`, and a verdict on the evidence
-        `sufficiency`.
+        A panel of one mark gives `judge`.  A panel of several marks gives `judge` and `information_score`.  A panel with a
+        verdict on the evidence gives only `sufficiency`.
         """
         if self.marks[0] in VERDICTS:
             return frozenset({"sufficiency"})

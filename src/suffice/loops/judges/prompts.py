@@ -227,7 +227,7 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
 
 
 def _average_precision(useful: Sequence[bool]) -> float:
-    """Return the mean precision at the ranks of useful passages; 0 if there are none."""
+    """Return the mean precision at the ranks of useful passages; 0 if no passage is useful."""
     n_useful, total = 0, 0.0
     for rank, is_useful in enumerate(useful, 1):
         if is_useful:

@@ -33,7 +33,7 @@ class MarkSummary:
     """The summary of one mark.
 
     Attributes:
-        mean: Mean over rounds where the mark is defined; NaN if there are none.
+        mean: Mean over rounds where the mark is defined; NaN if it is undefined in all rounds.
         notes: Number of rounds where the mark is undefined, by reason.
         noise: Noise of the judge on the sample; None if it was not measured.
     """
@@ -56,7 +56,7 @@ class RecordingMarks:
         requests_sent: Number of requests sent to the endpoint in this run.
         repeated: Number of requests that were sent again because a reply could not be read.
         unreadable: Share of questions with a mark for which no reply could be read.
-        failed: Messages of calls that may succeed later; the marks are complete only if there are none.
+        failed: Messages of failed calls that may succeed later.  If there are any, the marks are incomplete.
         repeats_cost: Cost of measuring the noise, which is not in the columns.
         metadata: JSON-ready metadata for the recording's file.
     """
@@ -238,7 +238,10 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
 
 
 def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
-    """Return the marks and the costs of each row; the first round that needs a request is charged for it."""
+    """Return the marks and the costs of each row.
+
+    If several rounds of a question need the same request, the first of them is charged for the request.
+    """
     panel = run.panel
     scores = [run.scored(draft) for draft in drafts]
     columns = {name: [score[name] for score in scores] for name in panel.columns}
@@ -255,7 +258,10 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
-    """Return cost columns; of the rounds of a question that need a request, the first is charged for it."""
+    """Return cost columns, in which each question pays for a request once.
+
+    If several rounds of a question need the request, the first of them is charged.
+    """
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}
@@ -305,7 +311,7 @@ def _described(part: MarkSummary) -> dict[str, Any]:
 
 
 def _unreadable_share(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> float:
-    """Return the share of questions with a mark that could not be read."""
+    """Return the share of questions for which at least one mark could not be read."""
     ids = recording.table.column("question_id").to_pylist()
     lost = {
         name
@@ -336,7 +342,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
 
 
 def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
-    """Return a recording's table and metadata with the marks, replacing those of an earlier run.
+    """Return a recording's table and metadata with the marks; marks of an earlier run are replaced.
 
     Marks become metrics, and verdicts on the evidence become signals.  A rule may read either; it then pays for the whole
     panel, as the metadata entry `signal_components` records.
@@ -360,8 +366,8 @@ class Noise:
     Attributes:
         drafts: Number of drafts with at least two marks.
         repeats: Number of judgements per draft.
-        equal: Share of pairs of marks of one draft that are equal, in [0, 1].
-        difference: Mean absolute difference of two marks of one draft, in [0, 1].
+        equal: Share of equal pairs among the pairs of two marks for the same draft, in [0, 1].
+        difference: Mean absolute difference between two marks for the same draft, in [0, 1].
         sd: Standard deviation of a mark around its draft's mean, pooled over drafts, in the mark's unit.
         undefined: Share of requested marks that are undefined.
     """

@@ -1,4 +1,4 @@
-"""Models: any OpenAI-compatible endpoint, local transformers, the embedded span reader, and a scripted double."""
+"""Models: any OpenAI-compatible endpoint, local transformers, the embedded span reader, and a scripted model for tests."""
 
 from suffice.loops.models._wire import Completion
 from suffice.loops.models.chat import ChatModel

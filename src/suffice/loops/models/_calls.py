@@ -11,7 +11,7 @@ class Cache(Protocol):
     """A response cache, such as `suffice.recordings.cache.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the stored response; None if there is none."""
+        """Return the stored response to a request; None if the cache does not contain one."""
         ...
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
@@ -45,7 +45,10 @@ class CacheableCall:
     wants_logprobs: bool
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments for the client, which forwards unknown fields unchanged."""
+        """Return the keyword arguments for the client.
+
+        Model, messages and prompt have arguments of their own; the client sends all other fields (`extra_body`) unchanged.
+        """
         known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
         others = {name: value for name, value in self.body.items() if name not in known}
         if not isinstance(known.get("prompt", ""), str):

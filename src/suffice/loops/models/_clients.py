@@ -31,7 +31,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The endpoints of a model, with their clients and functions that remove keys from texts.
+    """The endpoints of a model, their clients, and the functions that remove keys from texts.
 
     Attributes:
         redact: Removes the key and the values of headers from messages.
@@ -225,7 +225,7 @@ def checked_urls(base_url: str | Sequence[str]) -> tuple[str, ...]:
     ('http://a:8000/v1', 'http://b:8000/v1')
 
     Raises:
-        DataError: A text is not an address, or there is none.
+        DataError: A text is not an address, or no address is given.
     """
     listed = base_url.split(",") if isinstance(base_url, str) else list(base_url)
     urls = tuple(sorted({checked_url(url.strip()) for url in listed}))

@@ -45,7 +45,8 @@ class EndpointCall:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
         waited_s: Time that the call's requests waited for the limits, seconds.
-        beside: True if the path of the request is next to the address's `/v1`, not below it.
+        beside: True if the path of the request replaces the `/v1` of the address (`http://host/tokenize`), False if it
+            follows the `/v1` (`http://host/v1/completions`).
         leaves: Called just before each request is sent, after the wait for the limits.
     """
 
@@ -100,7 +101,7 @@ class _EndpointHealth:
         in_flight: Number of requests that the endpoint has not answered yet.
         turn: Sequence number of the endpoint's last request among the requests to all endpoints.
         out_until: Time at which the endpoint is tried again after failures.
-        busy_until: Time until which the endpoint asked for no requests (`Retry-After`).
+        busy_until: Time before which the endpoint does not want further requests, as it stated in `Retry-After`.
     """
 
     url: str
@@ -193,7 +194,10 @@ class Endpoints:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
     def note_reply(self, url: str, asked: str, model: str | None, completion_id: str | None) -> None:
-        """Warn once of a reply from another model, once of a repeated reply id, and once of endpoints with different models.
+        """Check the model and the id of a reply, and warn of three faults, each only once.
+
+        The faults are a reply from another model than the requested one, an id that an earlier reply had, and endpoints
+        that reply from different models.
 
         Args:
             url: The endpoint.
@@ -263,7 +267,7 @@ class Endpoints:
             return self._chosen(call, tried).busy_until - self.clock()
 
     def _chosen(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth:
-        """Return the endpoint to use now; if all are paused, the one whose pause ends first."""
+        """Return the endpoint to use now; if all endpoints are paused, return the one whose pause ends first."""
         left = [place for place in self._places if place not in tried] or self._places
         return self._ready(call, tried) or min(left, key=lambda place: max(place.out_until, place.busy_until))
 

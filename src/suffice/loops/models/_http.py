@@ -70,7 +70,7 @@ class _Body:
             self.cut = "time"
 
     def response(self, original: Any) -> Any:
-        """Return a copy of a response with this body, marked if it was cut off."""
+        """Return a copy of a response with this body; if the body was cut off, the copy is marked as cut."""
         return type(original)(
             original.status_code,
             headers=[(name, value) for name, value in original.headers.multi_items() if name not in _OF_THE_TRANSFER],

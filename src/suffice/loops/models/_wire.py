@@ -47,8 +47,8 @@ class Completion:
         cost: Cost of the call; `seconds` includes retries of the client. A cached reply has the original call's cost.
         finish_reason: The endpoint's finish reason; `error` if the endpoint reports an error beside the text.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
-        tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
-        model: The model named in the reply; None if there is none.
+        tool_arguments: The arguments (JSON text) of the first tool call; None without tool calls.
+        model: The model named in the reply; None if the reply names no model.
         completion_id: The endpoint's id of the reply; None if it gives none.
         system_fingerprint: The endpoint's id for its own configuration; None if it gives none.
         cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
@@ -73,7 +73,7 @@ class Completion:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The fields of a `Reply` with the finish reason and the origin of the text."""
+        """The finish reason and the origin of the text (model, system fingerprint, cache), as fields of a `Reply`."""
         return {
             "finish_reason": self.finish_reason,
             "reply_model": self.model,
@@ -82,7 +82,10 @@ class Completion:
         }
 
     def text_for(self, position: AnswerPosition) -> str:
-        """Return the text that contains the answer: the reply, or at a `tool` position the arguments of any tool call."""
+        """Return the text that contains the answer.
+
+        It is the text of the reply.  At a `tool` position, it is the arguments of the first tool call, if there is one.
+        """
         return self.tool_arguments or self.text if position.kind == "tool" else self.text
 
 
@@ -155,7 +158,7 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_cut(finish_reason: str | None) -> bool:
-    """Return whether a reply was cut by a limit of tokens, a filter or a failure; a cut reply is not an answer.
+    """Return whether a reply was cut, by a token limit, a content filter or a failure; a cut reply is not an answer.
 
     >>> is_cut("length"), is_cut("MAX_TOKENS"), is_cut("stop"), is_cut(None)
     (True, True, False, False)
@@ -166,7 +169,8 @@ def is_cut(finish_reason: str | None) -> bool:
 def is_processed(completion: Completion) -> bool:
     """Return whether log-probabilities were taken after sampling: 0 for the chosen token, -inf for the others.
 
-    Such values contain no margin.  A single certain token looks the same, so all tokens with alternatives are checked.
+    Such values contain no margin.  A single token of which the model is certain has the same values, so all tokens with
+    alternatives are checked.
     """
     tokens = [token for token in completion.tokens or () if token.alternatives]
     return bool(tokens) and all(
@@ -181,7 +185,7 @@ def parse(
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
     An endpoint reports the tokens of all choices together, so each completion is charged an equal share of the call and
-    of the tokens.  Each has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp),
+    of the tokens.  Each completion has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp),
     output tokens are unknown unless every choice has log-probabilities.
 
     Raises:
@@ -256,7 +260,7 @@ def are_ids(asked: Asked) -> TypeIs[Sequence[int]]:
 
 
 def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:
-    """Return the body as a JSON object; if it is none, raise an error that quotes the body."""
+    """Return the body as a JSON object; if the body is not a JSON object, raise an error that quotes it."""
     try:
         body = load_json(text)
     except ValueError:
@@ -389,7 +393,7 @@ def _written(usage: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, 
 
 
 def tokens_of(logprobs: Any) -> tuple[Token, ...] | None:
-    """Read the tokens from either form of `logprobs`; None if there are none."""
+    """Read the tokens from either form of `logprobs`, chat or legacy; return None if it has no tokens."""
     fields = mapping_or_empty(logprobs)
     if isinstance(fields.get("content"), list):
         tokens = [_chat_token(item) for item in fields["content"] if isinstance(item, dict)]

@@ -248,7 +248,7 @@ class ChatModel(PromptedModel):
         """Send one request for `n` replies (the field `n`), and return those that arrived.
 
         The endpoint reports the tokens of all replies together, so each reply is charged an equal share of the call and
-        of the tokens.  Each has the seconds of the whole call.
+        of the tokens.  Each reply has the seconds of the whole call.
 
         Args:
             messages: As in `complete`.
@@ -348,7 +348,7 @@ class ChatModel(PromptedModel):
         """If log-probabilities are needed, check with one short request that they arrive; call this before a paid run.
 
         Raises:
-            LogprobsUnavailableError: They are missing, have fewer than two alternatives, or were computed after sampling.
+            LogprobsUnavailableError: Log-probabilities are missing, lack two alternatives, or were computed after sampling.
             ModelError: The endpoint failed.
         """
         if not LOGPROB_NEEDS & needs:

@@ -99,7 +99,7 @@ class EndpointEmbedder(PieceEmbedder):
         return vectors[: len(pieces)], [len(piece) for piece in pieces], cost
 
     def vectors(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.float64], Cost]:
-        """Embed whole texts, neither cut nor scaled, and return the cost.
+        """Return one vector for each text, and the cost; texts are not cut, and vectors are not scaled to length 1.
 
         Args:
             texts: At least one text.

@@ -95,7 +95,7 @@ class RequestLimits:
         pace: A schedule that several processes share, instead of the two rates; None = use the rates.
 
     Raises:
-        DataError: A limit is not a whole number of at least 1, or there are rates and a pace.
+        DataError: A limit is not a whole number of at least 1, or both a rate and a pace are given.
     """
 
     requests_per_minute: int | None = None

@@ -107,9 +107,9 @@ class Prompt(EvidencePrompt):
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
         asks_confidence: Whether the reply contains a confidence from 1 to 5.
-        prefill: Given start of the reply (`Answer:`); empty for none.  It follows the passages as the start of the
-            assistant's turn, and needs an answer position at the start of the generated text and an endpoint that
-            continues the last message.
+        prefill: A given start of the reply, such as `Answer:`; empty = the model begins the reply.  The start follows the
+            passages as the beginning of the assistant's turn.  It requires an endpoint that continues the last message,
+            and an answer position at the start of the generated text.
     """
 
     asks_confidence: bool = False

@@ -60,9 +60,9 @@ class Verdict:
 
     Attributes:
         signals: Values by name; NaN where undefined. They exist at round 0 only.
-        cost: Cost of the decision: the pass over the question and the probe (`cost_to_decide`).
-        resume: Continues the pass over the question to the closed-book answer, whose cost is then only the decoding
-            (`cost_to_answer`).  None if the pass cannot be continued; the model is then asked again.
+        cost: Cost of the decision (`cost_to_decide`): the model's pass over the question, and then the probe.
+        resume: Continues the pass over the question, and returns the closed-book answer.  The answer then costs only its
+            decoding (`cost_to_answer`).  None if the pass cannot be continued; the model is then asked again.
     """
 
     signals: Mapping[str, float]

@@ -148,9 +148,9 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     Args:
         body: The body that contains the usage.
         seconds: Duration of the call, seconds.
-        cached_in: The object and the field in the usage that contain the number of cached tokens, if the number of input
-            tokens includes these.  None = Anthropic's usage, whose input tokens exclude tokens read from or written to
-            the cache.
+        cached_in: The place of the number of cached tokens in the usage, as object and field; the usage's input tokens
+            include the cached ones.  None = Anthropic's usage, whose input tokens include neither tokens read from the
+            cache nor tokens written to it.
     """
     usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
@@ -174,9 +174,9 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
 
 
 def _known(value: Any) -> float:
-    """Return a count of cached tokens; 0 if none is given.
+    """Return a count of cached tokens; 0 if the usage has no such count.
 
-    The whole input then counts as uncached, which is an upper bound of the cost.
+    With a count of 0, the whole input counts as uncached, which is an upper bound of the cost.
     """
     count = count_of(value)
     return 0.0 if math.isnan(count) else count

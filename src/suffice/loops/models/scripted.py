@@ -41,9 +41,10 @@ class ScriptedModel:
     Args:
         script: The lines.
         name: Name in reports.
-        capabilities: The capabilities that it claims, as named in `Signal.needs`.
+        capabilities: The capabilities that the model claims, as named in `Signal.needs`.
         latency_s: Duration of each call, seconds.
-        failures: The exception that a call raises, by the call's number (from 1), or a function of the number.
+        failures: The exceptions that calls raise, by the number of the call (from 1); or a function that takes the number
+            and returns the exception or None.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class SentenceTransformersEmbedder(PieceEmbedder):
 
     @cached_property
     def revision(self) -> str:
-        """The requested revision, or the hash of the folder's files; `default` if there is none."""
+        """The hash of the folder's files; for a model id, the requested revision, or `default` if none was requested."""
         folder = Path(self._model)
         return weights_hash(folder) if folder.is_dir() else self._revision or "default"
 
@@ -96,7 +96,7 @@ def load_encoder(model: str, revision: str | None, device: str | None, dtype: st
         model: Id or folder.
         revision: Revision to load, if `model` is an id.
         device: A torch device; None for the default.
-        dtype: The number type of its weights, as transformers names it; `auto` for the model's own.
+        dtype: The number type of the weights, as transformers names it; `auto` for the model's own type.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.

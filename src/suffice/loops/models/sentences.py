@@ -11,7 +11,7 @@ from suffice.policy.signals.text import token_bytes
 
 
 def first_sentence(tokens: Sequence[Token]) -> int:
-    """Return the number of tokens in the first sentence, see `sentence_end`; all of them if no other sentence follows.
+    """Return the number of tokens in the first sentence, see `sentence_end`; without a second sentence, count all tokens.
 
     >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
     3

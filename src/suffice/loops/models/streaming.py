@@ -62,9 +62,9 @@ class StreamedCompletion:
     async def cancel(self) -> tuple[Cost, bool]:
         """Cancel the completion; return its cost so far, and True if a request in flight had to be cancelled.
 
-        A request that failed or was not yet sent costs nothing.  The tokens that had arrived are counted; the server may
-        compute a few more before it notices.  If none had arrived, the cost is one call with all prompt tokens, an upper
-        bound; they are NaN if the prompt was text and not token ids.
+        A request that failed or was not yet sent costs nothing.  Generated tokens are counted if they had arrived; the
+        server may generate a few more before it notices the end.  If no token had arrived, the cost is one call with all
+        prompt tokens, an upper bound.  The number of prompt tokens is NaN if the prompt was text instead of token ids.
         """
         cancelled = self._task.cancel()
         (end,) = await asyncio.gather(self._task, return_exceptions=True)

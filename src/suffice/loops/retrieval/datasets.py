@@ -75,7 +75,7 @@ class Question:
         supporting: Ids of the passages with the gold evidence; empty if unknown.
         split: Split in the data set (`dev`, `test`); None if not given.
         supporting_pages: Titles of pages with the gold evidence, which need not be among the passages; empty if unknown.
-        cluster: An id shared by all questions that ask the same; empty = the question's own id.
+        cluster: An id shared by all questions with the same meaning; empty = the question's own id.
     """
 
     question_id: str

@@ -114,8 +114,8 @@ def _python_value(text: str) -> Any:
     """Return the value of a Python literal, or of a printed NumPy array of texts, such as `['Oslo' 'Lima']`.
 
     Raises:
-        ValueError: The text is neither of them, or texts follow each other without a comma outside such an array.  Python
-            would join these texts.
+        ValueError: The text is neither a literal nor such an array.  A literal in which texts follow each other without a
+            comma is refused too, because Python would join these texts.
         SyntaxError: The text is not Python.
     """
     bare = _QUOTED.sub("''", text)

@@ -51,7 +51,7 @@ def from_langchain(
 ) -> Retriever:
     """Wrap a retriever of LangChain.
 
-    A vector store's retriever returns as many documents as a loop needs; others return their configured number.
+    A vector store's retriever returns as many documents as a loop needs; other retrievers return their configured number.
 
     Args:
         retriever: A `BaseRetriever` of LangChain.

@@ -52,7 +52,7 @@ class Form:
 
 
 def forms_of(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of the forms that a row may have; none if it already has the fields of `load_questions`."""
+    """Return the names of the forms that a row may have; empty if the row already has the fields of `load_questions`."""
     return [name for name, form in QUESTION_FORMS.items() if form.recognises(row)]
 
 
@@ -267,7 +267,7 @@ def _last_boxed(solution: str) -> str:
 
 
 def _scenario(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert a scenario of Semantic Early-Stopping; its contexts have no titles, and the gold ones are unknown."""
+    """Convert a scenario of Semantic Early-Stopping; contexts have no titles, and the gold contexts are unknown."""
     texts = list_field(record, "contexts", where)
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts")

@@ -26,12 +26,13 @@ RRF_CONSTANT = 60.0
 
 
 class Fused(RanksByCosts):
-    """A retriever that fuses the rankings of others: a passage scores the sum of ``1 / (constant + rank)``.
+    """A retriever that fuses the rankings of several retrievers.
 
-    Ranks begin at 1, and a ranking without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the
-    retrievers do not count, so BM25 and a dense retriever need no common scale.  Passages with equal ids are the same;
-    ties are ordered by the first retriever's ranking, then by the next one's.  If one retriever is an
-    `AsyncRetriever`, the fusion is one too.
+    The score of a passage is the sum of ``1 / (constant + rank)`` over the rankings; ranks begin at 1, and a ranking
+    without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the retrievers do not count, so BM25
+    and a dense retriever need no common scale.  Passages with equal ids are the same; ties are ordered by the first
+    retriever's ranking, then by the second one's, and so on.  If one retriever is an `AsyncRetriever`, the fused retriever
+    is an `AsyncRetriever` too.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> def ranking(names):

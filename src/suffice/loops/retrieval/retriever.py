@@ -136,7 +136,7 @@ def refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:
-    """Return the pool; raise if there is none."""
+    """Return the pool; raise if it is missing."""
     if pool is None:
         raise DataError(
             f"retriever {name!r} ranks a question's own passages, but got none: pass pool=..., or search a "
@@ -166,8 +166,9 @@ class InMemoryRetriever:
     [('a', 1.0), ('b', 0.5)]
 
     Args:
-        passages: Passages for questions without a pool; None requires a pool.
-        scores: Scores by passage id; other passages keep their score, or get ``1 / rank``.
+        passages: Passages for questions without a pool; None = every question must have a pool.
+        scores: Scores by passage id.  A passage without a score here keeps its own score or, if it has none, gets
+            ``1 / rank``.
     """
 
     name = "in-memory"

@@ -207,7 +207,7 @@ def _certify(
 
 
 def _without_golds(evaluation: Recording, tune: Recording) -> Advice:
-    """Return the advice that the same recordings give without gold answers and without labels."""
+    """Return the advice that these recordings would give if they had neither gold answers nor labels."""
     bare = [Recording(one.table.drop(["golds", *one.names("metric")]), one.metadata) for one in (evaluation, tune)]
     return decide(bare[0], tune=bare[1], labels=Labels())
 

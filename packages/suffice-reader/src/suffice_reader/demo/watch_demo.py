@@ -179,8 +179,8 @@ class _Traffic:
     Attributes:
         asked: Index of each request's question in the recording, shape ``(n_requests,)``.
         ids: Ids of the requests; a question that is asked again gets a number.
-        lent: Index of the request whose margin a reply gets under the fault, shape ``(n_requests, n_rounds)``.  In each
-            round, the indices are a permutation of the requests of the second half.
+        lent: Under the fault, each reply gets the margin of another request; this is the index of that other request, shape
+            ``(n_requests, n_rounds)``.  In each round, the indices are a permutation of the requests of the second half.
         metrics: Metrics of every round, by name.
     """
 
@@ -304,7 +304,7 @@ class WatchedRun:
 
     @property
     def delay(self) -> int | None:
-        """The number of requests from half-way to the alarm; None while it is silent."""
+        """The number of requests from half-way to the alarm; None if the alarm is silent."""
         alarm = self.result.alarm
         return None if alarm is None or alarm.rang is None else alarm.rang + 1 - self.result.n // 2
 

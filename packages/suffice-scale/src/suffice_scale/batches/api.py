@@ -107,7 +107,7 @@ class BatchApi:
         )
 
     def batch_of(self, file_id: str) -> Mapping[str, Any] | None:
-        """Return the batch of an input file; None if there is none."""
+        """Return the batch that was created from an input file; None if no batch was created from it."""
         after: dict[str, Any] = {}
         for _ in range(_PAGES):
             page = self._ask(lambda client: client.batches.with_raw_response.list(limit=_PAGE, **after))  # noqa: B023

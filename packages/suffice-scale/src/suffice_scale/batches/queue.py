@@ -59,7 +59,7 @@ class BatchQueue:
         on_progress: Called while batches are awaited.
         most_requests: The largest number of requests in a batch.
         most_bytes: The largest size of an input file, bytes.
-        attempts: Number of batches in which a request is tried before its question fails.
+        attempts: Number of batches that may contain a request; if all of them leave it unanswered, the question fails.
         first_poll_s: The first interval between polls of the batches, seconds; the intervals grow.
         longest_poll_s: The longest interval between polls, seconds.
 

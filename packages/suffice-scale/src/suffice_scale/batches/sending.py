@@ -67,7 +67,7 @@ class BatchSender:
     def _create(self, api: BatchApi, batch: SentBatch) -> None:
         """Create a batch at the endpoint.
 
-        If an earlier attempt created the batch and only the endpoint's reply was lost, use that batch.
+        If an earlier attempt has already created the batch, and only the endpoint's reply was lost, use the existing batch.
         """
         file_id = str(batch.file_id)
         failure: ModelError | None = None

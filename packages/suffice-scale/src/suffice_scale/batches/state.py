@@ -113,7 +113,7 @@ class BatchState:
             self._run("ROLLBACK")
 
     def reply(self, key: str) -> str | None:
-        """Return the body of a reply; None if there is none."""
+        """Return the body of the reply to a request; None if no reply has arrived."""
         rows = self._run("SELECT body FROM replies WHERE key = ?", key)
         return zlib.decompress(rows[0][0]).decode() if rows else None
 
@@ -153,8 +153,8 @@ class BatchState:
 
         Args:
             batch: The batch in its final state.
-            error: The reason to note for requests that have neither a reply nor an error of their own.
-            counts: Whether the batch counts as an attempt for requests without a reply or error of their own.
+            error: The reason to note for the remaining requests, which have neither a reply nor an error of their own.
+            counts: Whether the batch counts as an attempt for these remaining requests.
         """
         with self._lock:
             self._run("BEGIN")

@@ -37,7 +37,7 @@ class Job:
         words: The arguments, to which ``--shard i/n`` is added.
         last_words: The arguments of a command that one worker runs after all shards; None for no such command.
         needs: The versions and files that every worker must share.
-        n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, or 1 for each worker with a GPU.
+        n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, but only 1 for a worker with a GPU.
         requests_per_minute: The largest number of requests per minute of all workers together; None = no limit.
         tokens_per_minute: The largest number of tokens per minute of all workers together; None = no limit.
     """
@@ -82,7 +82,7 @@ def run_shards(
     journal.  A command that fails without a result stops all workers.
 
     Raises:
-        DataError: There is no such cluster, a worker lacks files or versions of the driver, or the command failed.
+        DataError: There is no such cluster, a worker lacks the driver's files or has other versions, or the command failed.
         MissingExtraError: Ray is not installed.
         WorkerDiedError: A shard lost its worker repeatedly.
     """

@@ -50,7 +50,7 @@ class Total:
 
     @property
     def progress(self) -> Progress:
-        """The progress of all shards together; a shard that has not begun is assumed to have the mean size of the others."""
+        """The progress of all shards together; a shard that has not begun is assumed to have the mean size of begun shards."""
         every = [report.progress for report in self._latest.values()]
         return Progress(
             total=round(sum(progress.total for progress in every) / max(len(every), 1) * self._n_shards),

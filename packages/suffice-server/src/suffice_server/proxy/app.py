@@ -108,7 +108,7 @@ class Proxy:
         self._own = Starlette(routes=routes, lifespan=self._lifespan)
 
     def guarded(self) -> ASGIApp:
-        """Return the application with access only for programs on this machine, and not for web pages."""
+        """Return the application behind a guard, which admits programs on this machine but no web pages."""
         return Guard(self, token=None, hosts=LOCAL_HOSTS, requests=self.forwarding.requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -301,7 +301,10 @@ class Proxy:
         _LOG.warning("a reply cannot be recorded: %s", error)
 
     def _forwarded(self, request: Request, raw: bytes) -> httpx.Request:
-        """Return the request for the endpoint, with body, path and headers, except headers for the connection or the proxy."""
+        """Return the request to send to the endpoint.
+
+        Body, path and headers stay the same, but headers for the connection or for the proxy are left out.
+        """
         is_anthropic = "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
         upstream = self.forwarding.upstream or (ANTHROPIC if is_anthropic else OPENAI)
         path = request.scope["raw_path"] + (b"?" + query if (query := request.scope["query_string"]) else b"")
@@ -364,7 +367,10 @@ class Proxy:
         return json_response({"conversation": done[0], "rounds": done[1]})
 
     async def _calm(self, name: str) -> Conversation | None:
-        """Return the open conversation with this id or key, once it has no request in flight; None if there is none."""
+        """Wait until a conversation has no request in flight, and return the conversation.
+
+        Return None if no open conversation has this id or key.
+        """
         open_ = self.recorder.conversations
         while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
             found.calm.clear()
@@ -397,7 +403,7 @@ class Proxy:
             self._ending.discard(conversation)
 
     async def _sweep(self, ending: asyncio.Event) -> None:
-        """Record idle conversations, and further ones if too many are open, at intervals until the proxy ends."""
+        """Record idle conversations at intervals, until the proxy ends; if too many are open, record further ones."""
         bounds, conversations = self.recorder.bounds, self.recorder.conversations
         while not ending.is_set():
             with suppress(TimeoutError):

@@ -62,7 +62,7 @@ class Asked:
 
     @property
     def form(self) -> str:
-        """The field by which the request demands more than plain text, see `demanded`; "" if there is none."""
+        """The field by which the request demands more than plain text, see `demanded`; "" if plain text is enough."""
         return demanded(self.body)
 
     @classmethod

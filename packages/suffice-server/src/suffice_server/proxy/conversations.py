@@ -1,10 +1,10 @@
 """Find the conversation that a request belongs to: by a header, by ids of tool calls, or by the repeated messages.
 
 A client sends all messages so far with each request, unless it names the reply that it continues from.  A request that
-begins with the last request and reply of a conversation therefore continues this conversation.  So does a request that has
-the same task and answers the conversation's tool calls.  Ids of tool calls are used without the task only if they were drawn
-at random, since many servers count them from 0.  If no rule applies, for example because the proxy has not seen the earlier
-messages, a new conversation begins and is marked as unsure.
+begins with the last request and reply of a conversation therefore continues this conversation.  A request that has the
+task of a conversation and answers its tool calls continues it too.  A request with another task must answer tool calls whose
+ids were drawn at random, since many servers number tool calls from 0.  If no rule applies, for example because the proxy has
+not seen the earlier messages, a new conversation begins and is marked as unsure.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Seen:
 
     @property
     def is_last(self) -> bool:
-        """True if this is the latest request for a round, or a side call (such as a subagent's)."""
+        """True for the conversation's latest request for a round, and for every side call (such as a subagent's)."""
         return self.branch == "side" or self.digest == self.conversation.asking
 
 
@@ -250,7 +250,7 @@ class Conversations:
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
-        """Return whether a request is a new round or a side call, if it has a known key and repeats no messages."""
+        """Decide whether a request is for a new round or a side call; it has a known key, and repeats no messages."""
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
@@ -279,14 +279,14 @@ class Conversations:
         return self.add(Conversation(id=secrets.token_hex(8), task=task, name=name, key=asked.key))
 
     def add(self, conversation: Conversation) -> Conversation:
-        """Add a conversation, under the client's key if it has one."""
+        """Add a conversation; a conversation with a client's key can also be found by this key."""
         self.open[conversation.id] = conversation
         if conversation.key:
             self._keys[conversation.key] = conversation
         return conversation
 
     def keyed(self, key: str) -> Conversation | None:
-        """Return the conversation with a client's key; None if none is open."""
+        """Return the open conversation with a client's key; None if no open conversation has this key."""
         return self._keys.get(key)
 
     def note(self, conversation: Conversation, replied: Replied) -> None:
@@ -327,8 +327,8 @@ class Conversations:
 def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
     """Return the answered requests in `some` whose reply is repeated in the messages after a place.
 
-    If a reply is repeated exactly, only exact repetitions count; otherwise the same call ids, or the same text without
-    calls, are enough.
+    If a reply is repeated exactly, only exact repetitions count.  Otherwise a call id of the reply is enough; if neither the
+    reply nor the messages call a tool, the same text is enough.
     """
     after = asked.messages[place + 1 :]
     own = [*itertools.takewhile(is_spoken, after)]

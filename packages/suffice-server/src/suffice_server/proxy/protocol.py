@@ -29,7 +29,7 @@ class Called:
         ids: The ids of these tool calls, in the same order; the next request repeats the ids.
         usage: The tokens of the call.
         reasoning: The part of the output tokens that was spent on reasoning; NaN if unknown.
-        model: The model named in the reply; None if there is none.
+        model: The model named in the reply; None if the reply names no model.
     """
 
     body: Mapping[str, Any]
@@ -115,7 +115,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
-        """Yield the reply of `final` as named events of a stream; `usage` is True if the request wants token counts in it."""
+        """Yield the reply of `final` as named events of a stream, with token counts if `usage` is True."""
 
     def key(self, body: Mapping[str, Any]) -> str:
         """Return the id of the conversation that a request names; "" if it names none."""
@@ -123,12 +123,12 @@ class Protocol(ABC):
         return ""
 
     def before(self, body: Mapping[str, Any]) -> str:
-        """Return the id of the reply that a request continues from; "" if it repeats the earlier messages instead."""
+        """Return the id of the reply that a request continues from; "" if the request repeats the earlier messages instead."""
         del body
         return ""
 
     def reply(self, body: Mapping[str, Any]) -> Called | None:
-        """Parse a complete reply; return None if the body is no reply, such as a gateway's error with status 200."""
+        """Parse a complete reply; return None if the body is not a reply but, say, a gateway's error with status 200."""
         read = logged_reply(body)
         uses = self.uses(body)
         if body.get("error") or body.get("status") in _UNDONE or not (read.text or uses or read.finish_reason):
@@ -173,7 +173,9 @@ class Protocol(ABC):
 
 
 def demanded(request: Mapping[str, Any]) -> str:
-    """Return the field by which a request demands more than plain text, such as a schema or a tool call; "" if none.
+    """Return the field by which a request demands more than plain text, such as a schema or a tool call.
+
+    Return "" if plain text is enough.
 
     >>> demanded({"tool_choice": "required"}), demanded({"tool_choice": {"type": "auto"}})
     ('tool_choice', '')

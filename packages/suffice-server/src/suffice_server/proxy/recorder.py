@@ -62,7 +62,8 @@ class Bounds:
 
     Attributes:
         idle: Seconds without a reply after which a conversation is recorded.
-        conversations: Largest number of open conversations; if there are more, those idle for longest are recorded.
+        conversations: Largest number of open conversations.  Beyond this number, the conversations that have been idle for
+            longest are recorded.
         size: Largest size of a conversation's rounds, bytes; later replies are forwarded but not recorded.
     """
 
@@ -190,8 +191,8 @@ class ProxyRecorder:
     def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
         """Return the policy's decision to end a conversation before its next call; None while it continues.
 
-        Before the decision is returned, the stop is stored with the tool results on which it is based.  If the call demands
-        more than plain text, it is passed on instead, and no stop is stored.
+        Before the decision is returned, the stop is stored with the tool results on which it is based.  If the next call
+        demands more than plain text, the conversation continues and no stop is stored.
 
         Raises:
             DataError: The journal cannot be written.
@@ -217,7 +218,7 @@ class ProxyRecorder:
         return [] if conversation.live is None else conversation.live.unknown
 
     def text_of(self, conversation: Conversation, decision: Decision) -> str:
-        """Return the text of the decision's answer round; if it is blank, return a sentence on why the loop ends."""
+        """Return the text of the round that the decision returns; if the text is blank, explain why the loop ends."""
         said = [observed for observed in self._taken(conversation).rounds if observed.index == decision.answer_round]
         if said and said[0].text.strip():
             return said[0].text
@@ -233,7 +234,7 @@ class ProxyRecorder:
         called: Called,
         seconds: float,
     ) -> Replied | None:
-        """Store a reply, so that it survives a kill of the proxy; return None if its conversation is too large.
+        """Store a reply, so that it survives a kill of the proxy; return None if the conversation has become too large.
 
         Raises:
             DataError: The journal cannot be written.
@@ -326,8 +327,8 @@ class ProxyRecorder:
             grade: The success of the conversation, in [0, 1].
 
         Returns:
-            The conversation's id, its number of rounds, and its outcome.  If it already had an outcome, that one stays
-            and is returned.
+            The conversation's id, its number of rounds, and its outcome.  If an outcome was recorded earlier, this earlier
+            outcome is kept and returned.
 
         Raises:
             NotFoundError: No recorded conversation has this name, or several have it.
@@ -396,7 +397,7 @@ def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
 
 
 def _known_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of a model; None if it has no price, or, with a logged warning, several different prices."""
+    """Return the price of a model; None without a price.  If prices of the model differ, log a warning and return None."""
     try:
         return price_in(prices, model)
     except DataError as error:

@@ -42,7 +42,7 @@ class Secrets:
         return self._words(self._sure(text))
 
     def clean(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a reply without secrets; the same object if it contains none."""
+        """Return a reply without its secrets; if it contains no secrets, return the given object itself."""
         plain = json.dumps(body)
         if self(plain) == plain:
             return body

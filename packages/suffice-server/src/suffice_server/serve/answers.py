@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a strict-JSON response; its headers forbid caching and showing it as a page."""
+    """Return a strict-JSON response, with headers that forbid to cache the response or to show it as a page."""
     body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     shared = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return Response(body, status, {**shared, **(headers or {})}, "application/json")

@@ -53,7 +53,7 @@ class Limits:
 
 
 def read_token(variable: str, file: Path | None = None) -> str | None:
-    """Return the token of a server, from a file or an environment variable; None if there is neither.
+    """Return the token of a server, from a file or an environment variable; None if neither is given.
 
     A token is never an option of a command, because every user of the machine could read it there.
 
@@ -87,7 +87,7 @@ def same_token(given: str | None, token: str) -> bool:
 
 
 def bearer_token(request: Request) -> str | None:
-    """Return the token in a request's Authorization header; None if there is none."""
+    """Return the token in a request's Authorization header; None if the request has no token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
@@ -102,10 +102,10 @@ class Guard:
     Args:
         app: The application that answers the requests that pass.
         token: The token that requests need; None if none is needed.
-        hosts: Allowed names in the Host header, without the port; None = any.  Needed if no token is required, because
-            the name of another site may resolve to this machine.
-        open_paths: Paths that need no token and no free capacity, for health checks: a busy server is healthy.
-        requests: Largest number of concurrent requests; more are rejected with 503.
+        hosts: Allowed names in the Host header, without the port; None = any.  A server without a token needs them,
+            because a foreign site can make its name resolve to this machine.
+        open_paths: Paths for health checks, which need no token and are answered even if the server is busy.
+        requests: Largest number of concurrent requests; further requests are rejected with 503.
         on_refusal: Called with the status of each request that does not pass.
     """
 

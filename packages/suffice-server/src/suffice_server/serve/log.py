@@ -28,7 +28,8 @@ _PROBE_BYTES = 1 << 14
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the text and id of a request's question.
 
-    A missing id becomes a hash of the text; without a text, it is random and also serves as the text.
+    A missing id is replaced by a hash of the text.  If the text is missing too, the id is random.  A missing text is
+    replaced by the id.
     """
     text = (body.get("question") or "").strip()
     name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
@@ -37,7 +38,7 @@ def question_names(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def audit_seed(folder: Path) -> str:
-    """Return the random seed of the audit's draws; it is stored in the log's folder, so every process uses the same one.
+    """Return the random seed of the audit's draws, which is stored in the log's folder and shared by all processes.
 
     Raises:
         DataError: The file of the seed cannot be written or read.
@@ -169,7 +170,7 @@ class DecisionLog:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a folder, which differ for a folder that replaced it; None if it is missing."""
+    """Return the device and inode of a folder, by which a replaced folder is noticed; None if the folder is missing."""
     try:
         status = folder.stat()
     except OSError:

@@ -27,10 +27,10 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
     """Build the round of a request.
 
     Args:
-        given: A value of the schema `Round`; without an index it is the next round.
+        given: A value of the schema `Round`; a value without an index describes the next round.
         session: The session of the question; its policy has the position of the answer in a response, see `read_reply`.
         prices: A file of prices by model; None = no prices.  If the policy reads `spend` and the client does not send
-            `spend`, it is computed from these prices.
+            this signal, `spend` is computed from these prices.
 
     Raises:
         DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a

@@ -72,7 +72,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Stop the time limit of an idle connection; uvicorn's own limit applies until the next byte."""
+        """Stop the time limit after a response; until the next byte, uvicorn's own limit for idle connections applies."""
         self._wait_no_more()
         self._waiting[self] = None
         super().on_response_complete()
@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
 
 
 def allowed_connections() -> int:
-    """Raise this process's soft limit of open files as far as allowed; return the number of connections that fit in it."""
+    """Raise this process's soft limit of open files as far as allowed; return the number of connections that it allows."""
     try:
         import resource
     except ImportError:  # Windows

@@ -114,7 +114,7 @@ def _check_scalar(value: Any, schema: Schema, place: _Place) -> None:
 
 
 def _plain_types(schema: Schema) -> frozenset[type]:
-    """Return the Python types for which checking the type is enough, since every finite value of the type matches."""
+    """Return the Python types of which every finite value matches a schema, so that only the type need be checked."""
     expected = schema.get("type", [*_PHRASES])
     kinds = {expected} if isinstance(expected, str) else {*expected}
     plain = {kind for kind, (name, narrower) in _PLAIN.items() if name in kinds and not schema.keys() & narrower}

@@ -130,7 +130,7 @@ class Service:
         return self._described(name, live)
 
     def observe(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Decide after the next round of a session; a repeated round gets the same decision again."""
+        """Decide after the next round of a session; if a round is sent again, return its earlier decision."""
         with self._lock(name):
             live = self._logged(name, self._get(name))
             observed = round_of(body, live.session, self._prices)
@@ -252,7 +252,7 @@ class Service:
         return live
 
     def _logged(self, name: str, live: _Live) -> _Live:
-        """Log the stop of a session, if it has stopped and is not logged; return the session."""
+        """Log the stop of a session, if it has stopped and the stop is not logged yet; return the session."""
         if self.log is None or not self._is_pending(live):
             return live
         run = self._write(self.log, live.named, live.session, live.names)
@@ -327,7 +327,7 @@ class Service:
         return live
 
     def _policy(self, digest: str) -> NamedPolicy:
-        """Return the policy with a digest; if the folder has it no longer, load it from the store of sessions."""
+        """Return the policy with a digest; a policy that the folder no longer has is loaded from the store of sessions."""
         try:
             return self.policies.named(digest)
         except NotFoundError:

@@ -40,8 +40,8 @@ class LogWatch:
     Args:
         log: The log.
         seconds: Age of a result after which the log is read again.
-        deadline: Longest duration of an audit, seconds.  Requests that follow an unfinished audit are judged only when
-            this audit has ended or its time is over.
+        deadline: Longest duration of an audit, seconds.  Requests after an unfinished audit wait to be judged until the
+            audit has ended or has reached this duration.
     """
 
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
@@ -96,7 +96,7 @@ class LogWatch:
             process.kill()
 
     def _result(self, named: NamedPolicy) -> tuple[float, WatchResult]:
-        """Return the result of a policy, from the cache if it is recent or if a log is being read at the moment."""
+        """Return the result of a policy; a cached result is used if it is recent, or while a log is being read."""
         latest = self._latest.get(named.digest)
         if latest is not None and time.monotonic() - latest[0] < self.seconds:
             return latest

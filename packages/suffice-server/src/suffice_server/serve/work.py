@@ -38,20 +38,18 @@ class WorkLimit:
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
-        """Yield a function to call before each round.
+        """Yield a function to call before each round; if the request has taken long so far, it waits for its turn.
 
-        If the request has taken long so far, this function waits for the request's turn.
-
-        Work that is expected to take long waits already at the start.  To avoid a deadlock, a thread must neither begin
-        further work nor wait for the lock of a session within this block: another thread may hold that lock while it waits
-        for its turn.
+        Work that is expected to take long waits for its turn before this block begins.  To avoid a deadlock, a thread must
+        neither begin further work within this block nor wait there for the lock of a session: another thread may hold that
+        lock while it waits for its turn.
 
         Args:
             policy: The policy that compares.
             n_rounds: The number of rounds that are compared.
 
         Raises:
-            RefusedError: The request took too long, or too many others wait.
+            RefusedError: The request took too long, or too many other requests wait.
         """
         work = _Work(self.seconds, self._turn, self._places)
         try:

@@ -101,12 +101,12 @@ class Browsed:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metric as a tuple of one name; empty if there is none."""
+        """The metric as a tuple of one name; empty if lists show no metric."""
         return (self.metric,) if self.metric else ()
 
     @cached_property
     def prepared(self) -> PreparedRecording:
-        """The recording without failed questions; samples are taken in the order in which they are stored.
+        """The recording without failed questions, prepared for replay; samples are replayed in their stored order.
 
         Raises:
             DataError: All questions failed.
@@ -140,7 +140,7 @@ class Browsed:
         """Replay a policy on every question; cached by the policy's digest.
 
         Raises:
-            SufficeError: The policy reads a signal that was not recorded, or is not fitted.
+            SufficeError: The policy is not fitted, or reads a signal that was not recorded.
         """
         with self._lock:
             key = policy.digest
@@ -200,7 +200,7 @@ class Browsed:
         """Add a filter for the questions to which another policy returns a different answer.
 
         Raises:
-            SufficeError: The other policy reads a signal that was not recorded, or is not fitted.
+            SufficeError: The other policy is not fitted, or reads a signal that was not recorded.
         """
         if "answer" not in self.recording.table.column_names:
             return fates
@@ -276,7 +276,7 @@ class Browsed:
         """Return the full text of one field of one round.
 
         Raises:
-            NotFoundError: There is no such text.
+            NotFoundError: The recording has no text in this place.
         """
         if field in ("answer", "text", "feedback") and 0 <= place < len(self.recording.question_ids):
             one = self._part(np.array([place]))

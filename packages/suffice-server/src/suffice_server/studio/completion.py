@@ -144,7 +144,7 @@ def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
 
     Args:
         text: The text so far.
-        cursor: Index of the character after the cursor; a completion also replaces the text after it.
+        cursor: Index of the character after the cursor; a completion also replaces the text after the cursor.
         vocabulary: The signals of the recording.
     """
     before = text[: min(max(0, cursor), len(text))].strip()
@@ -182,7 +182,7 @@ _SELECTOR_WORDS: Mapping[str, str] = {
 
 
 def _matching(word: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield names that begin with a word, then those that contain it."""
+    """Yield the names that begin with a word, then other names that contain the word."""
     word = word.lower()
     yield from ((name, about) for name, about in named.items() if name.lower().startswith(word))
     yield from (
@@ -318,7 +318,7 @@ def ends_of(head: str) -> Iterator[str]:
 
 
 def _open_levels(head: str) -> list[tuple[str, str]]:
-    """Return the name before each open parenthesis, and its missing arguments as text, from the outermost inwards."""
+    """Return a pair for each open parenthesis, the outermost first: the function's name, and its missing arguments as text."""
     levels: list[list[str]] = []
     name = ""
     for token in _LEXEME.finditer(head):
@@ -371,7 +371,7 @@ def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -
 
 
 def _some_whole(text: str, vocabulary: Vocabulary) -> str:
-    """Return an example of a valid rule that continues a text; empty if there is none."""
+    """Return an example of a valid rule that continues a text; empty if no rule does."""
     if len(text) > LONGEST:
         return ""
     whole = next(ends_of(text), "")

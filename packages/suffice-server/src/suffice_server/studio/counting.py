@@ -1,4 +1,4 @@
-"""Tables and charts of a file's provenance, and of a log's stops by reason, audits, and stops over time."""
+"""Tables of a file's provenance, and tables and a chart of a log: reasons of stops, audits, policies, stops over time."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def stops_over_time(log: Recording) -> Chart:
 
 
 def _unused(label: str, groups: Mapping[str, Any]) -> str:
-    """Return a unique label; if another window has the label already, a number is added."""
+    """Return a label for a window; if an earlier window has the same label, add a number."""
     same = sum(name == label or name.startswith(f"{label} (") for name in groups)
     return label if not same else f"{label} ({same + 1})"

@@ -85,8 +85,8 @@ class Description:
         line: The contents of the file, in one line.
         state: State of a policy's certificate: valid, void or suspended; else empty.
         error: Reason why the file cannot be read; else empty.
-        next: The command to type next; empty if there is none.
-        page: The kind of page that shows the file; empty if there is none.
+        next: The command to type next; empty if no command is suggested.
+        page: The kind of page that shows the file; empty if no page shows it.
         digest: Digest of a policy; else empty.
         deciders: Digests of the policies that decided a log, the latest first; else empty.
     """
@@ -185,7 +185,7 @@ def _labelling_sheet(path: Path) -> Description:
 
 
 def _damaged_text(path: Path) -> Description | None:
-    """Return None for a text; raise if it is a JSON file that does not parse."""
+    """Return None, since a text file needs no description; raise if the file ends in `.json` and does not parse."""
     if path.suffix == ".json":
         json_document(path)  # raises
     return None
@@ -196,7 +196,7 @@ def _to_import(path: Path, line: str) -> Description:
 
 
 def _column_names(head: Head) -> Sequence[str]:
-    """Return the columns of a table, or the fields of the first object."""
+    """Return the names of a table's columns, or the names of the fields in the first object of a JSON file."""
     first = head.text.lstrip("\ufeff").partition("\n")[0]
     return re.split(r"[,;\t]", first) if head.form == "text" else head.names
 
@@ -230,8 +230,8 @@ def _rounds_text(recording: Recording) -> str:
 def headline_metric(recording: Recording) -> str:
     """Return the name of the metric that lists show.
 
-    It is a quality by gold answers if known, else a recorded metric in [0, 1], else agreement with the full run if
-    possible.  The name is empty if there is none of these.
+    The first choice is a metric that compares answers with gold answers, the second a recorded metric in [0, 1], the third
+    `agreement` with the full run.  The name is empty if the recording allows none of the three.
     """
     names = [name for name in default_metrics(recording) if _is_known(recording, name)]
     names += [name for name in recording.names("metric") if _is_share(recording.column(name))]
@@ -251,9 +251,9 @@ def _is_share(values: Floats) -> bool:
 
 
 def _headline_figures(recording: Recording, *, is_log: bool) -> str:
-    """Format the mean metric and the mean number of calls of a question, to be appended to a line.
+    """Format the mean metric, and the mean number of calls for a question, to be appended to a line.
 
-    The metric is that of the last recorded round, or of the returned answers in a log.
+    In a log, the metric is that of the returned answers; in other recordings, it is that of the last recorded rounds.
     """
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
@@ -295,7 +295,7 @@ def _report_page(path: Path) -> Description | None:
 
 
 def _own_json(path: Path) -> str:
-    """Return the kind of a JSON file that Suffice wrote; empty for any other."""
+    """Return the kind of a JSON file that Suffice wrote; empty for any other file."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError):

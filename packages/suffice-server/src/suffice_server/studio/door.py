@@ -33,7 +33,9 @@ _SHUT = "Open the address that `suffice studio` printed: it contains the key to 
 
 
 class Door:
-    """ASGI middleware that lets through requests with the key in a cookie; other sites cannot make a browser send it.
+    """ASGI middleware that only lets requests through if a cookie contains the key.
+
+    Other sites cannot make a browser send this cookie.
 
     Args:
         app: The application that answers these requests.

@@ -133,8 +133,8 @@ class Folder:
 
         Args:
             make: Computes the value.
-            items: The items that it depends on.
-            name: Name of the value, if several depend on the same items.
+            items: The items on which the value depends.
+            name: Name of the value, to distinguish several values that depend on the same items.
 
         Raises:
             SufficeError: An item is damaged.
@@ -185,7 +185,7 @@ class Folder:
 
 
 def _why_not_read(path: Path, root: Path) -> str:
-    """Return the reason why a file is skipped, or an empty text; a pipe is skipped since reading it may block."""
+    """Return the reason why a file is skipped, such as a pipe, whose reading may block; empty if the file is not skipped."""
     try:
         if path.is_symlink() and not path.resolve(strict=True).is_relative_to(root):
             return "is a link that leaves the folder"

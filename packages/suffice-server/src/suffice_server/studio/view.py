@@ -62,7 +62,7 @@ class View:
             key: The item's id; empty for the id in the address.
 
         Raises:
-            NotFoundError: The item is no longer in the folder, of another kind, or damaged.
+            NotFoundError: The item is no longer in the folder, is damaged, or has a kind that is not allowed.
         """
         key = key or self.request.path_params["id"]
         item = next((item for item in self.items if item.id == key and item.kind in kinds), None)
@@ -71,14 +71,14 @@ class View:
         return item
 
     def next_of(self, item: Item) -> str:
-        """Return the suggested command for an item; a log's command names the policy of this folder that decided the log."""
+        """Return the suggested command for an item; for a log, the command names the policy file that decided the log."""
         policies = sorted(self.of_kind("policy"), key=lambda one: not one.state)  # those with a certificate first
         policy = next((one for one in policies if one.digest in item.deciders), None)
         return item.next if policy is None else item.next.replace(DECIDER, quoted(policy.path))
 
     @cached_property
     def passages(self) -> Passages:
-        """The passages of the folder's and the bundled question sets, by question and passage."""
+        """The passages of all question sets, bundled or in the folder, by question id and passage id."""
         known: dict[str, Any] = dict(_bundled_passages())
         for item in self.of_kind("questions"):
             known |= self.folder.passages(item)
@@ -89,7 +89,7 @@ class View:
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """Return a parameter of the address's query as a whole number; the default if it is no such number."""
+        """Return a parameter of the address's query as a whole number; if it is not a whole number, return the default."""
         text = self.value(name)
         return int(text) if text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
 

@@ -88,8 +88,8 @@ class RuleDraft:
         max_rounds: Last round of the policy; None for the recording's own.
         metric: Metric of quality; empty for the recording's own.
         cost: The cost by which "cheapest" and "dominated" compare.
-        model: Model whose list price applies to all tokens.  Empty: the list prices of the recorded models apply, if all
-            are listed.
+        model: Model whose list price applies to all tokens.  Empty = each recorded model's own list price applies, if all
+            recorded models are listed.
         baseline: Baseline of the differences, see `replay`.
         baseline_file: File of a policy that is the baseline.
         fitted: Policy whose fitted state the rule reads; None if nothing is fitted.
@@ -107,7 +107,7 @@ class RuleDraft:
     fitted: Policy | None = None
 
     def options(self) -> list[str]:
-        """Return the command-line options for the same settings, except baseline and fitted state."""
+        """Return the command-line options for the settings of this draft, except baseline and fitted state."""
         words = ["--selector", self.selector] if self.selector else []
         words += [] if self.start_round is None else ["--set", f"start-round={self.start_round}"]
         return words + ([] if self.max_rounds is None else ["--max-rounds", str(self.max_rounds)])
@@ -121,7 +121,8 @@ class Tryout:
         policy: The policy of the rule.
         result: The replay.
         highest: The highest recorded round.
-        final: True if the results have intervals.  Results of samples are then means over all orders, otherwise over a few.
+        final: True if the results have intervals.  For a recording of samples, final results are means over all orders
+            of the samples, other results are means over a few orders.
         deployable: Reason why the policy cannot run live as it is; empty if it can.
     """
 
@@ -238,7 +239,7 @@ class Workbench:
             return None
 
     def vocabulary(self, fitted: Policy | None = None) -> Vocabulary:
-        """Return the signals that rules can read on this recording, also with the fitted state of a policy if it is given."""
+        """Return the signals that rules can read on this recording; include those of the fitted state of `fitted`, if given."""
         key = "" if fitted is None else fitted.digest
         if key not in self._vocabularies:
             names = [*self.recording.names("signal"), *SIGNALS]
@@ -286,7 +287,7 @@ class Workbench:
         return default_metrics(self.recording)[0]
 
     def file(self, draft: RuleDraft) -> str:
-        """Return the text of the draft's policy file, in which the provenance says that the rule was chosen on these questions.
+        """Return the text of the draft's policy file; its provenance says that the rule was chosen on these questions.
 
         Raises:
             SufficeError: The policy cannot run live as it is, because something must be fitted first.

@@ -1,4 +1,4 @@
-"""The views of the studio: one module for each, with its addresses, its template and, if it has one, its script.
+"""The views of the studio: one module for each view, with its addresses, its template and, if it has one, its script.
 
 A view has page functions, which take a `suffice_server.studio.view.View` and return a response, and a `ViewModule` that lists
 them.  A template `NAME.html` extends `base.html`; a script is `static/NAME.js`, an ES module, which its template names in

@@ -96,7 +96,7 @@ def _fingerprint(row: Mapping[str, Any]) -> str:
 
 
 def _one(view: View, name: str) -> str:
-    """Return the single value of a field; empty if there is none."""
+    """Return the single value of a form field; empty if the form lacks the field."""
     return next(iter(view.form.get(name, ())), "")
 
 

@@ -43,7 +43,7 @@ def log_page(view: View) -> Response:
 
 
 def _watched(view: View, item: Item, policies: list[Item]) -> dict[str, Any]:
-    """Watch the log with the chosen policy, or else with the policy of this folder that decided the log."""
+    """Watch the log with the chosen policy; if no policy is chosen, use the policy in this folder that decided the log."""
     chosen = view.value("policy") or next((one.id for one in policies if one.digest in item.deciders), "")
     tune = view.value("tune")
     watched: dict[str, Any] = {"policy": chosen, "tune": tune, "result": None, "problem": "", "next": "", "sign": ""}

@@ -39,7 +39,8 @@ class _Walk:
         rule: Text of the rule, if the policy is given as one.
         settings: Other values of the address: those of the rule, and the policy to compare with.
         choices: Policies in the folder.
-        problem: The reason why the requested policy is replaced by another one; empty if it is shown.
+        problem: The reason why the requested policy cannot be shown, and a policy that never stops is shown instead; empty if
+            the requested policy is shown.
     """
 
     item: Item
@@ -100,13 +101,13 @@ class _Walk:
         return f"/recording/{self.item.id}/questions/{place}{self.query()}"
 
     def after(self, chosen: str, place: int) -> str:
-        """Return the address of the next question after `place` that passes a filter; empty if there is none."""
+        """Return the address of the next question after `place` that passes a filter; empty if no later question does."""
         later = np.flatnonzero(self.fates.filters[chosen][place + 1 :])
         return self.place_address(place + 1 + int(later[0])) if len(later) else ""
 
 
 def _baseline(view: View, browsed: Browsed, like: Policy) -> Policy:
-    """Return the baseline of the comparison, a policy in the folder or a rule with the selector of `like`.
+    """Return the policy to compare with: a policy in the folder, or a policy made of a rule and the selector of `like`.
 
     Raises:
         SufficeError: The baseline is neither a policy in the folder nor a rule.

@@ -122,7 +122,7 @@ def try_page(view: View) -> Response:
 
 
 def completion_answer(view: View) -> Response:
-    """Return completions at the cursor, and the reason why the text cannot be tried (null if it can), as JSON."""
+    """Return JSON with the completions at the cursor, and the reason why the text cannot be tried (null if it can)."""
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     fitted = view.value("fitted")
     policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None
@@ -134,7 +134,7 @@ def completion_answer(view: View) -> Response:
 def figures_answer(view: View) -> Response:
     """Stream the rule's results, first figures and then intervals.
 
-    If the rule cannot be tried, stream the problem; after a newer edit, stop with a note.
+    If the rule cannot be tried, stream the reason.  If the rule was edited meanwhile, stop with a note.
     """
     item = view.item(*RECORDINGS)
     bench = view.folder.recording(item).workbench

@@ -75,7 +75,7 @@ def _of_type(hint: Any) -> Schema:
 
 def _of_fields(cls: type, given: Mapping[str, Schema], optional: Sequence[str] = (), **first: Schema) -> Schema:
     """Return the schema of a dataclass: its fields by their types, those in `given` as they are written."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, localns={"Calibrator": Calibrator})  # a policy imports it for type checkers alone
     own = {
         item.name: given[item.name] if item.name in given else _of_type(hints[item.name])
         for item in fields(cls)

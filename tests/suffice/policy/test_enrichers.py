@@ -16,7 +16,7 @@ from suffice.loops.models import ENTAILMENT, ChatModel, EntailmentJudge
 from suffice.loops.models.judge import parse_mark
 from suffice.loops.retrieval import InMemoryRetriever, Question
 from suffice.policy.session import Policy
-from suffice.policy.signals.measured import Enricher
+from suffice.policy.signals.given import Enricher
 from suffice_gates.rerank import CrossEncoderScorer
 from tests.support.endpoint import Endpoint
 

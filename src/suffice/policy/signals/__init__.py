@@ -20,8 +20,7 @@ from suffice.policy.signals.evidence import (  # importing a module registers it
     RERANKING,
     RETRIEVAL,
 )
-from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
-from suffice.policy.signals.measured import (
+from suffice.policy.signals.given import (
     COMPLEXITY,
     CRITIC,
     CRITIQUE,
@@ -48,6 +47,7 @@ from suffice.policy.signals.measured import (
     cost_columns,
     member_component,
 )
+from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
 from suffice.policy.signals.position import AnswerPosition, Located
 from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, embedded_text, lexical_support
 from suffice.policy.signals.state import (

@@ -20,7 +20,7 @@ from suffice.policy.metrics import EQUAL_WEIGHTS, information_score as score_of
 from suffice.policy.rounds import Passage, Round
 from suffice.policy.rules.registered_selectors import DISTANCES
 from suffice.policy.signals.definitions import EVERY_ROUND, SIGNALS, declare, register_signal
-from suffice.policy.signals.measured import CRITIC, WRITERS
+from suffice.policy.signals.given import CRITIC, WRITERS
 from suffice.policy.signals.text import strip_thinking
 
 EMBEDDER = "embedder"

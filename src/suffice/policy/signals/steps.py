@@ -15,7 +15,7 @@ from itertools import pairwise
 from suffice.common.json_text import as_number
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
-from suffice.policy.signals.measured import WRITERS
+from suffice.policy.signals.given import WRITERS
 
 CHECKER = "checker"
 """The capability of a loop that checks each answer."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import declare, register_signal
-from suffice.policy.signals.measured import TRIAL
+from suffice.policy.signals.given import TRIAL
 from suffice.policy.signals.state import overlap_tokens
 
 THINKING = "thinking"

@@ -27,7 +27,6 @@ from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import PREFERENCE, Questions, at_rounds
 
 if TYPE_CHECKING:
-    from suffice.verdicts.decisions.advice import Advice
     from suffice.verdicts.decisions.label_matches import DoubleLabels
 
 _BASELINES = ("recorded", "full")
@@ -244,29 +243,6 @@ def of_units(losses: Measured, chosen: Mask) -> Measured:
     return some.within(np.ones_like(some.worst))
 
 
-def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None) -> str:
-    """Return the metric that labels determine: `match`, or `preference` if they are judgements of pairs.
-
-    Raises:
-        DataError: Labels cannot determine `metric`, or the labels of the sheet determine `match` where `preference` is
-            needed, or the reverse.
-    """
-    name = metric or (MATCH if previous is None else previous.trial.metric)
-    if name not in (MATCH, PREFERENCE):
-        raise DataError(
-            f"labels say which answers are right ({MATCH}) or which of two is better ({PREFERENCE}), and the metric is {name!r}: leave "
-            "--metric out, or judge by golds without --ask"
-        )
-    if labels.right if name == PREFERENCE else labels.preferences:
-        kinds = ("which answers are right", "which of two answers is better")
-        said, wanted = kinds if name == PREFERENCE else kinds[::-1]
-        raise DataError(
-            f"the sheet says {said}, and the metric {name} is about {wanted}. They are never mixed: name another sheet and decision "
-            "(--ask OTHER.jsonl -o OTHER.json), or the other metric (--metric)"
-        )
-    return name
-
-
 def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) -> None:
     """Raise a `DataError` if labels cannot be used with this selector, baseline and metric."""
     if samples and metric == PREFERENCE:
@@ -280,6 +256,19 @@ def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) ->
             f"labels are asked where answers differ from the full run's, and that needs the selector {needed} and the baseline "
             f"{' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
         )
+
+
+def check_noise(noise: float, *, of_labels: bool) -> None:
+    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or no labels are used."""
+    if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
+        return
+    if not of_labels:
+        raise DataError(
+            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
+        )
+    raise DataError(
+        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
+    )
 
 
 def _various(recording: Recording) -> Mask:

@@ -18,8 +18,9 @@ from suffice.common.files import decoded, json_lines, write_file
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.statistics import hash_order
-from suffice.policy.normalizers import DEFAULT_NORMALIZER
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.recordings.recording import Recording
+from suffice.verdicts.losses import PREFERENCE
 
 CANNOT_TELL = "?"
 """The label of a question whose answers cannot be judged; it counts at its worst."""
@@ -122,6 +123,27 @@ class Labels:
     def names(self) -> frozenset[str]:
         """The ids of the questions that have a label."""
         return frozenset((*self.right, *self.preferences))
+
+    def metric(self, stated: str | None) -> str:
+        """Return the metric that these labels determine: `match`, or `preference` if they are judgements of pairs.
+
+        Raises:
+            DataError: Labels cannot determine the stated metric, or the sheet's labels are for the other of the two metrics.
+        """
+        name = stated or MATCH
+        if name not in (MATCH, PREFERENCE):
+            raise DataError(
+                f"labels say which answers are right ({MATCH}) or which of two is better ({PREFERENCE}), and the metric is {name!r}: leave "
+                "--metric out, or judge by golds without --ask"
+            )
+        if self.right if name == PREFERENCE else self.preferences:
+            kinds = ("which answers are right", "which of two answers is better")
+            said, wanted = kinds if name == PREFERENCE else kinds[::-1]
+            raise DataError(
+                f"the sheet says {said}, and the metric {name} is about {wanted}. They are never mixed: name another sheet and decision "
+                "(--ask OTHER.jsonl -o OTHER.json), or the other metric (--metric)"
+            )
+        return name
 
     def note(self, recording: Recording) -> list[str]:
         """Return a note if some labels belong to no question of the recording.

@@ -104,8 +104,7 @@ def decide(
         labels: Labels by hand, see `Labels.read`; `Labels()` = none yet. The metric is then `match` or `preference`, and `Advice.to_label` lists the next questions.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any saving), or 0.05 for steps of agents.
-        success_price: The value of a success, in the currency of the costs. With ``abandon(solved)`` the advice then
-            shows the money that giving up saves and loses. None = the price of `previous`.
+        success_price: The value of a success, in the currency of the costs; ``abandon(solved)`` then shows what giving up saves and loses. None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -124,9 +123,8 @@ def decide(
         recording, tune = with_priced_spend(recording, prices), tune and with_priced_spend(tune, prices)
     previous = previous and _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
-        from suffice.verdicts.decisions.labelling import metric_of_labels
-
-        given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]
+        given["metric"] = labels.metric(metric or (previous.trial.metric if previous else None))
+        notes += labels.note(recording)
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
@@ -188,7 +186,9 @@ def _begun(
 ) -> tuple[Trial, Recording | None]:
     """Declare a trial by the tune questions; also return the questions of the verdict part, or raise if there are none."""
     if "label_noise" in given:
-        _check_noise(given["label_noise"], of_labels=of_labels)
+        from suffice.verdicts.decisions.labelling import check_noise
+
+        check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
@@ -406,19 +406,6 @@ def _check_options(declared: Mapping[str, Any], tune_share: float) -> None:
         raise DataError(f"min_saving must be at least 0 and below 1, not {declared['min_saving']!r}")
     if declared["cost"] not in SAVABLE:
         raise DataError(f"{declared['cost']!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
-
-
-def _check_noise(noise: float, *, of_labels: bool) -> None:
-    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or is declared without labels."""
-    if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
-        return
-    if not of_labels:
-        raise DataError(
-            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
-        )
-    raise DataError(
-        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
-    )
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:

@@ -1,4 +1,4 @@
-"""Gates: local models, hidden states, probes, gates side by side, preference data and rerankers."""
+"""Gates and what they need: local models, hidden states, probes, comparisons, preference data and rerankers."""
 
 from suffice_gates.rerank import CrossEncoderScorer, Reranked
 

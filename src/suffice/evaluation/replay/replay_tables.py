@@ -1,4 +1,4 @@
-"""The tables of a replay: outcomes with intervals, mixtures of budgets, costs and stops, and tests of margins."""
+"""Tables of a replay: outcomes with intervals; mixtures of budgets; costs; stops; tests of margins."""
 
 from __future__ import annotations
 

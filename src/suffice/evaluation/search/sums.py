@@ -189,7 +189,7 @@ class RuleSums:
         return {name: values / self.n for name, values in sums.items()}
 
     def differences(self, explorer: Explorer, name: str, numbers: Positions) -> tuple[Floats, Floats]:
-        """Return mean differences to the baseline, and standard errors, of the rules `numbers` (sorted).
+        """Return the mean difference to the baseline, and its standard error, for each rule in `numbers`, which must be sorted.
 
         Each rule is compared with the baseline of its own prompt.
         """

@@ -60,7 +60,7 @@ def permutation_tests(
         n_resamples: Random patterns of signs, >= 1.
         rng: A generator, or the seed of one; unused if every test is exact.
         clusters: The unit of each row; a unit's rows change sign together.
-        keys: Keys of the units, in the order of their first rows; signs then depend on the seed and the names, and not
+        keys: Keys of the units, in the order of their first rows; signs then depend on the seed and the keys, and not
             on the order of the rows.  None = signs depend on the positions of the units.
 
     Raises:

@@ -191,7 +191,7 @@ class PartedRun:
                     before = row["question_id"], answer
 
     def review(self, comparison: Comparison, whole: str = "") -> Reading:
-        """Read all parts again to count them.
+        """Read all parts a second time, and count their questions, answers and scores.
 
         The metric `match` is added if there are gold answers and the normalizer is not the default.
 

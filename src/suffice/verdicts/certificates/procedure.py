@@ -149,7 +149,7 @@ class Certification(Result):
 
     @property
     def _failed(self) -> str:
-        """The treatment of failed questions, after a semicolon; empty if none failed."""
+        """Text on how failed questions are counted, to be appended after a semicolon; empty if none failed."""
         text = failed_text(self.measured.n_failed, left_out=self.claim.leave_out_failed)
         return f"; {text}" if text else ""
 

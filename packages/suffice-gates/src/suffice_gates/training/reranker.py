@@ -307,5 +307,7 @@ def _write_reranker(
     remove_leftovers(run.path)
     with replacing_folder(run.path) as folder, quiet():
         encoder.save_pretrained(str(folder), create_model_card=False)
-        write_file(folder / RERANKER_CARD, json.dumps(jsonable(card), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        write_file(
+            folder / RERANKER_CARD, json.dumps(jsonable(card), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        )
     shutil.rmtree(_folder(run.path), ignore_errors=True)

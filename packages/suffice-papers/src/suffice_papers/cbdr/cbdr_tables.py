@@ -292,7 +292,7 @@ def _metric(point: GatePoint) -> str:
 
 
 def _best_gate_sentence(run: CbdrRun, depth: int) -> str:
-    """Return a sentence that compares the best gate with always retrieving in the best order."""
+    """Return a sentence that compares the best gate with a loop that always retrieves and uses the best ranking."""
     points = run.gates[depth]
     gates = [point for point in points if point.kind == "gate"]
     best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))

@@ -1,7 +1,7 @@
 """A tiny Llama that is trained on a small invented world, so that we know what it knows.
 
 It learns three things.  The first is the facts of the world, closed book, each with the number of exposures that the
-world prescribes.  The second is to answer vaguely about pairs without a fact.  The third is to read: the passages of
+world prescribes.  The second is to answer vaguely where the world has no fact.  The third is to read: the passages of
 the reading lessons state values that are drawn anew each time, so they teach no facts.  Training takes half a minute on
 two cores, and the model loads like any other in transformers.
 """

@@ -130,7 +130,7 @@ def describe(path: Path) -> Description | None:
 
 
 def _reader_of(path: Path) -> Callable[[Path], Description | None]:
-    """Return the function that describes a folder, or a file with this ending."""
+    """Return the function that describes folders, or else the one for files with the ending of `path`."""
     if path.is_dir() or not path.exists():  # a recording that has just begun consists of a journal only
         return _recording
     readers = {

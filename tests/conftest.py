@@ -247,6 +247,19 @@ def quick_runs(no_collecting):
         yield
 
 
+@pytest.fixture(scope="module")
+def few_tables():
+    """Let `suffice run` make two of TASR's tables: the search alone takes longer than recording what it reads.
+
+    `tests/suffice_papers/test_experiments.py` makes all of them once.
+    """
+    from suffice_papers.tasr import tasr_tables
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasr_tables, "PARTS", {name: tasr_tables.PARTS[name] for name in ("Table 1", "Figure 5")})
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Let only tests that are marked `whole` start processes and load torch: `make check` leaves those out."""

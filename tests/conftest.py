@@ -248,6 +248,16 @@ def quick_runs(no_collecting):
 
 
 @pytest.fixture(scope="module")
+def no_model_cards():
+    """Spare training the page beside each checkpoint: sentence-transformers compiles its template every time anew."""
+    from sentence_transformers import CrossEncoder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrossEncoder, "_create_model_card", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module")
 def few_tables():
     """Let `suffice run` make two of TASR's tables: the search alone takes longer than recording what it reads.
 

@@ -24,9 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
 ]
 
-CROSSED = CBDR.replace("eval-limit = 120", "eval-limit = 60").replace('cross-encoder = "reranker"', 'cross-encoder = "reranker"\ncompare-aligned = ["tiny/known"]') + (
-    '\n[[data]]\nname = "other"\neval = "tiny/eval.jsonl"\neval-limit = 40\n'
-)
+CROSSED = CBDR.replace("eval-limit = 120", "eval-limit = 60").replace(
+    'cross-encoder = "reranker"', 'cross-encoder = "reranker"\ncompare-aligned = ["tiny/known"]'
+) + ('\n[[data]]\nname = "other"\neval = "tiny/eval.jsonl"\neval-limit = 40\n')
 
 
 @pytest.fixture

@@ -306,7 +306,9 @@ def test_a_change_of_the_statistics_alone_asks_nothing(small, tmp_path):
     cell = "cells/lucky/towers/bm25/answer_first/seed-1"
     assert json.loads((tmp_path / "copy" / cell / "certificate.json").read_text())["claim"]["epsilon"] == 0.3
     files = {name: {file.name for file in (tmp_path / "copy" / name).iterdir()} for name in ("tables", "figures")}
-    assert {name[3:] for name in files["tables"]} < {file.name[3:] for file in (path.with_suffix("") / "tables").iterdir()}
+    assert {name[3:] for name in files["tables"]} < {
+        file.name[3:] for file in (path.with_suffix("") / "tables").iterdir()
+    }
     assert len(files["tables"]) == len(result["tables"])
     assert files["figures"] < {file.name for file in (path.with_suffix("") / "figures").iterdir()}
 

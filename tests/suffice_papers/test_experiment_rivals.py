@@ -267,13 +267,13 @@ def test_a_question_classifier_is_a_rival_before_the_plain_loop(tmp_path):
     with Endpoint(half_known) as endpoint:
         rivals = WAYS.index("[[rival]]")
         text = WAYS[:rivals].replace("URL", endpoint.url).replace("seeds = [1, 2]", "seeds = [1]")
-        path = written(tmp_path, text, n=16)
+        path = written(tmp_path, text, n=10)
         assert cli("run", path).code == 0
         tune = tmp_path / "run/cells/served/towers/bm25/answer_first/seed-1/tune.parquet"
         fit_complexity(read_recording(tune), MiniLM()).save(tmp_path / "classes")
         gated = '[[rival]]\nname = "adaptive-rag"\ngate = "classes"\nrule = "adaptive_rag"\n'
         path.write_text(text + gated, encoding="utf-8")
-        assert cli("run", path, "--dry-run", "--json").json["cells"][1]["calls left"] == 16 * 4
+        assert cli("run", path, "--dry-run", "--json").json["cells"][1]["calls left"] == 10 * 4
         result = cli("run", path, "--json", code=0)
         seen = tune.with_name("eval.parquet")
         fit_complexity(read_recording(seen), MiniLM()).save(tmp_path / "seen")

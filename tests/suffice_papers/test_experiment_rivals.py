@@ -74,7 +74,7 @@ def chain(body):
     return f"So the answer is: {CITIES[(number + (noise % 3 == 0)) % len(CITIES)]}."
 
 
-def written(folder, text, n=6):
+def written(folder, text, n=4):
     dataset(folder / "tune.jsonl", *(question(i) for i in range(n)))
     dataset(folder / "eval.jsonl", *(question(i) for i in range(100, 100 + n)))
     (folder / "run.toml").write_text(text, encoding="utf-8")
@@ -128,12 +128,12 @@ def test_a_second_run_asks_nothing_and_a_dry_run_says_so(ways):
 
 def test_a_methods_calls_are_unknown_until_a_pilot_extrapolates_them(ways):
     left = {cell["cell"]: cell["calls left"] for cell in ways["before"]["cells"]}
-    assert left["served/towers/bm25/answer_first/seed-1"] == 12 * 4
+    assert left["served/towers/bm25/answer_first/seed-1"] == 8 * 4
     assert left["served/towers/bm25/ircot/answer_first/seed-1"] == "unknown"
-    assert "≥ 96 calls" in ways["before"]["sentence"]
+    assert "≥ 64 calls" in ways["before"]["sentence"]
     left = {cell["cell"]: cell["calls left"] for cell in ways["pilot"]["cells"]}
     rounds = eval_of(ways, "ircot").seen.sum(axis=1)  # a sentence in each, and an answer by the reader at the end
-    assert left["served/towers/bm25/ircot/answer_first/seed-1"]["value"] == 4 * (rounds[:2] + 1).mean()
+    assert left["served/towers/bm25/ircot/answer_first/seed-1"]["value"] == 2 * (rounds[:2] + 1).mean()
 
 
 def test_the_calls_of_a_run_are_those_that_the_endpoint_received(ways):
@@ -147,7 +147,7 @@ def test_the_calls_of_a_run_are_those_that_the_endpoint_received(ways):
     )
     pilot = ways["asked"] - ways["first"]["calls"]
     assert 0 < pilot < spent
-    tune = 2 * 6 * 4
+    tune = 2 * 4 * 4
     assert spent + tune <= ways["asked"] <= spent + tune + 2 * 8  # and what looks for log-probabilities
 
 

@@ -33,13 +33,13 @@ def asked(world):
 
 @pytest.fixture(scope="module")
 def half(tiny_model, tmp_path_factory):
-    """The model with the questions of every other entity of each split: 272 to answer, of which half of the facts are known."""
+    """The model with the questions of every third entity of each split, of which half are of known facts."""
     folder = tmp_path_factory.mktemp("half")
     for file in tiny_model.iterdir():
         (folder / file.name).symlink_to(file)
     for split in ("tune", "eval"):
         lines = (tiny_model / f"{split}.jsonl").read_text("utf-8").splitlines(keepends=True)
-        entities = list(dict.fromkeys(json.loads(line)["question"].split()[-1] for line in lines))[::2]
+        entities = list(dict.fromkeys(json.loads(line)["question"].split()[-1] for line in lines))[::3]
         (folder / f"{split}.jsonl").unlink()
         kept = [line for line in lines if json.loads(line)["question"].split()[-1] in entities]
         (folder / f"{split}.jsonl").write_text("".join(kept), "utf-8")
@@ -176,7 +176,7 @@ def test_the_stored_model_is_of_the_kind_that_training_begins_with(world, tmp_pa
 def test_the_model_knows_what_it_was_told_and_its_states_tell(half):
     found = known_world(half)
     shares = [share for _, share in sorted(found.correct.items())]
-    assert found.n >= 200  # chance is 0.5 with a standard error of 0.04
+    assert found.n >= 180  # chance is 0.5 with a standard error of 0.04
     assert shares[0] < 0.1
     assert shares[-1] > 0.95
     assert all(later >= earlier - 0.05 for earlier, later in itertools.pairwise(shares))
@@ -190,7 +190,7 @@ def test_the_model_knows_what_it_was_told_and_its_states_tell(half):
 
 
 def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
-    questions = load_questions(tiny_model / "eval.jsonl", limit=40)
+    questions = load_questions(tiny_model / "eval.jsonl", limit=24)
     texts = [item.question for item in questions]
     found = known_scores(local, texts, n_samples=5, rng=np.random.default_rng(0))
     assert set(found) == set(METHODS)

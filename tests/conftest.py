@@ -259,14 +259,15 @@ def no_model_cards():
 
 @pytest.fixture(scope="module")
 def few_tables():
-    """Let `suffice run` make two of TASR's tables: the search alone takes longer than recording what it reads.
+    """Let `suffice run` make four of TASR's tables: the search alone takes longer than recording what it reads.
 
     `tests/suffice_papers/test_experiments.py` makes all of them once.
     """
     from suffice_papers.tasr import tasr_tables
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasr_tables, "PARTS", {name: tasr_tables.PARTS[name] for name in ("Table 1", "Figure 5")})
+        few = ("Table 1", "Figure 2, left", "Figure 2, right", "Figure 5")
+        patch.setattr(tasr_tables, "PARTS", {name: tasr_tables.PARTS[name] for name in few})
         yield
 
 

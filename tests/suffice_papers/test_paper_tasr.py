@@ -585,8 +585,7 @@ def test_without_f1_there_is_no_frontier_but_there_are_signals(cells, tmp_path):
     assert table(made, "Table 3").rows
 
 
-def test_a_cell_that_lacks_a_column_is_left_out_and_named(cells, tmp_path, only):
-    only("Table 2")
+def test_a_cell_that_lacks_a_column_is_left_out_and_named(cells, tmp_path):
     blind = replace(cells[0], name="blind", published="", eval=without(tmp_path, "blind", "current_f1"))
     made = paper_tasr([blind, cells[1]], resampling=DRAWS)
     found = table(made, "Table 2")
@@ -594,8 +593,7 @@ def test_a_cell_that_lacks_a_column_is_left_out_and_named(cells, tmp_path, only)
     assert any(note.startswith("left out, blind: ") and "f1" in note for note in found.notes)
 
 
-def test_without_margins_the_recorded_p_correct_is_read_and_said(cells, tmp_path, only):
-    only("Table 2")
+def test_without_margins_the_recorded_p_correct_is_read_and_said(cells, tmp_path):
     path = without(tmp_path, "bare", "answer_token_margin", "first_token_margin")
     made = paper_tasr([replace(cells[0], eval=path)], resampling=DRAWS)
     assert any("as it was recorded" in note for note in table(made, "Table 2").notes)
@@ -630,8 +628,7 @@ def test_the_closed_book_stands_beside_where_it_was_recorded(cells, alone, tmp_p
         assert table(made, start).rows == table(alone, start).rows
 
 
-def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path, only):
-    only("Table 2", "Figure 4")
+def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path):
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     listed[0]["current_f1"] = None  # the first round of the first question: TASR never stops there
     made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "gap", listed))], resampling=DRAWS)

@@ -247,6 +247,30 @@ def quick_runs(no_collecting):
         yield
 
 
+@pytest.fixture(scope="module")
+def no_model_cards():
+    """Spare training the page beside each checkpoint: sentence-transformers compiles its template every time anew."""
+    from sentence_transformers import CrossEncoder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrossEncoder, "_create_model_card", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_tables():
+    """Let `suffice run` make four of TASR's tables: the search alone takes longer than recording what it reads.
+
+    `tests/suffice_papers/test_experiments.py` makes all of them once.
+    """
+    from suffice_papers.tasr import tasr_tables
+
+    with pytest.MonkeyPatch.context() as patch:
+        few = ("Table 1", "Figure 2, left", "Figure 2, right", "Figure 5")
+        patch.setattr(tasr_tables, "PARTS", {name: tasr_tables.PARTS[name] for name in few})
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Let only tests that are marked `whole` start processes and load torch: `make check` leaves those out."""

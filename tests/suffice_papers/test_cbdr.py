@@ -44,11 +44,11 @@ SETTINGS = CbdrSettings(
 
 @pytest.fixture(scope="module")
 def files(tiny_model, tmp_path_factory):
-    """A third of the questions of each split, drawn once."""
+    """A fifth of the questions of each split, drawn once."""
     folder, rng = tmp_path_factory.mktemp("questions"), np.random.default_rng(0)
     for name in ("tune.jsonl", "eval.jsonl"):
         lines = (tiny_model / name).read_text("utf-8").splitlines(keepends=True)
-        kept = sorted(rng.permutation(len(lines))[: len(lines) // 3])
+        kept = sorted(rng.permutation(len(lines))[: len(lines) // 5])
         (folder / name).write_text("".join(lines[i] for i in kept), "utf-8")
     return [folder / "tune.jsonl", folder / "eval.jsonl"]
 
@@ -74,7 +74,7 @@ def work(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(questions, target, reranker, work):
+def run(questions, target, reranker, work, no_model_cards):
     return run_cbdr(questions, target, reranker, work, settings=SETTINGS)
 
 
@@ -112,7 +112,7 @@ def test_parts_have_the_given_numbers_of_questions(questions):
 
 
 def test_a_question_keeps_its_part_when_others_are_added(questions):
-    few, many = divide(questions[:250], SETTINGS), divide(questions, SETTINGS)
+    few, many = divide(questions[:150], SETTINGS), divide(questions, SETTINGS)
     for name in ("train", "dev", "test"):
         assert getattr(few.probe, name) <= getattr(many.probe, name)
 
@@ -330,7 +330,7 @@ def test_questions_of_the_reranker_are_not_answered_without_passages(run, questi
 
 def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions, target, reranker, work):
     with pytest.raises(ConfigMismatchError, match="another configuration"):
-        run_cbdr(questions[:450], target, reranker, work, settings=SETTINGS)
+        run_cbdr(questions[:250], target, reranker, work, settings=SETTINGS)
 
 
 def test_a_missing_reranker_is_reported_before_the_model_is_asked(questions, target, tmp_path):

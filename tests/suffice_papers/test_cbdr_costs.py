@@ -32,11 +32,11 @@ pytestmark = [
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cbdr.toml"
 
-SMALL = CROSSED.replace("eval-limit = 120", "eval-limit = 90") + "\n[cbdr.gpu]\nusd-per-hour = 3\n"
+SMALL = CROSSED + "\n[cbdr.gpu]\nusd-per-hour = 3\n"
 
 
 @pytest.fixture
-def folder(tiny_model, tmp_path):
+def folder(tiny_model, tmp_path, no_model_cards):
     (tmp_path / "tiny").symlink_to(tiny_model)
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
     (tmp_path / "run.toml").write_text(SMALL, encoding="utf-8")

@@ -24,13 +24,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
 ]
 
-CROSSED = CBDR.replace('cross-encoder = "reranker"', 'cross-encoder = "reranker"\ncompare-aligned = ["tiny/known"]') + (
-    '\n[[data]]\nname = "other"\neval = "tiny/eval.jsonl"\neval-limit = 60\n'
-)
+CROSSED = CBDR.replace("eval-limit = 120", "eval-limit = 60").replace(
+    'cross-encoder = "reranker"', 'cross-encoder = "reranker"\ncompare-aligned = ["tiny/known"]'
+) + ('\n[[data]]\nname = "other"\neval = "tiny/eval.jsonl"\neval-limit = 40\n')
 
 
 @pytest.fixture
-def folder(tiny_model, tmp_path):
+def folder(tiny_model, tmp_path, no_model_cards):
     (tmp_path / "tiny").symlink_to(tiny_model)
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
     return tmp_path

@@ -21,27 +21,27 @@ def done(*arguments):
 
 
 @pytest.fixture(scope="module")
-def chain(tiny_model, tmp_path_factory):
+def chain(tiny_model, tmp_path_factory, no_model_cards):
     """The folder after every command of the chain."""
     folder = tmp_path_factory.mktemp("chain")
     tune, held_out = tiny_model / "tune.jsonl", tiny_model / "eval.jsonl"
     local = ["--local", "--model", tiny_model, "--prompt", "prefilled", "--set=max-tokens=4", "--round-zero"]
     record = [*local, "--max-rounds", 1, "--json"]
     read = ["--model", tiny_model, "--set=instructions=prefilled", "--json"]
-    done("record", tune, "-o", folder / "tune.parquet", "--limit", 280, *record)
-    done("gate", "states", tune, "-o", folder / "tune.states", "--limit", 280, "--layers", "last", *read)
+    done("record", tune, "-o", folder / "tune.parquet", "--limit", 160, *record)
+    done("gate", "states", tune, "-o", folder / "tune.states", "--limit", 160, "--layers", "last", *read)
     probe = folder / "probe"
     done(
         "gate", "train", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", probe, "--kind", "logistic"
     )
-    done("record", held_out, "-o", folder / "gated.parquet", "--limit", 80, "--gate", probe, *record)
+    done("record", held_out, "-o", folder / "gated.parquet", "--limit", 60, "--gate", probe, *record)
     preferences = ["--probe", probe, "--set=allow-prompt=rag", "--set=candidates=6", *read]
-    done("reranker", "preferences", tune, "-o", folder / "preferences.jsonl", "--limit", 100, *preferences)
+    done("reranker", "preferences", tune, "-o", folder / "preferences.jsonl", "--limit", 60, *preferences)
     base = write_tiny_reranker(folder / "base", tiny_model)
     training = ["--base", base, "--set=lr=1e-3", "--set=batch=8", "--set=device=cpu", "--json"]
     done("reranker", "train", folder / "preferences.jsonl", "-o", folder / "aligned", *training)
     aligned = ["--gate", probe, "--reranker", folder / "aligned", *record]
-    done("record", held_out, "-o", folder / "aligned.parquet", "--limit", 80, *aligned)
+    done("record", held_out, "-o", folder / "aligned.parquet", "--limit", 60, *aligned)
     return folder
 
 

@@ -20,7 +20,7 @@ from suffice_papers.experiments.space import passages_in
 from tests.support.cli_tools import cli, dataset, question
 from tests.support.endpoint import Endpoint
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = pytest.mark.usefixtures("quick_runs", "few_tables")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -55,7 +55,7 @@ def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def written(folder, text, n=14):
+def written(folder, text, n=8):
     dataset(folder / "tune.jsonl", *(question(i) for i in range(n)))
     dataset(folder / "eval.jsonl", *(question(i) for i in range(100, 100 + n)))
     (folder / "run.toml").write_text(text, encoding="utf-8")

@@ -41,12 +41,14 @@ from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.tasr_cells import evaluate_tasr, tasr_cell
 from suffice_papers.experiments.variance import RunValues, Shown, repeated, runs_tables
 from suffice_papers.semantic import semantic_protocol, tune as select_eps
+from suffice_papers.tasr import tasr_tables
 from suffice_papers.tasr.cells import load_cell
+from suffice_papers.tasr.tasr_tables import PARTS
 from suffice_retrieval.indexes import CachedRetriever
 from tests.support.cli_tools import cli, dataset, question, reply
 from tests.support.endpoint import Endpoint, prompt_of
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = pytest.mark.usefixtures("quick_runs", "few_tables")
 
 SMALL = """
 seeds = [1, 2]
@@ -69,6 +71,8 @@ name = "towers"
 tune = "tune.jsonl"
 eval = "eval.jsonl"
 """
+
+ONE_MODEL = SMALL.replace('[[model]]\nname = "plain"\nscripted = [0.3, 0.3, 0.5]\n\n', "")
 
 ASKED = """
 max-rounds = 3
@@ -99,9 +103,11 @@ def written(folder, text=SMALL, n=16):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """An experiment of scripted models that has run."""
-    path = written(tmp_path_factory.mktemp("experiment"))
-    result = cli("run", path, "--json", code=0)
+    """An experiment of scripted models that has run, and made all tables."""
+    path = written(tmp_path_factory.mktemp("experiment"), SMALL.replace("[8]", "[8, 40]"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasr_tables, "PARTS", PARTS)
+        result = cli("run", path, "--json", code=0)
     return path, result.json
 
 
@@ -299,9 +305,12 @@ def test_a_change_of_the_statistics_alone_asks_nothing(small, tmp_path):
     assert {stage["done"] for stage in result["stages"]} == {False}
     cell = "cells/lucky/towers/bm25/answer_first/seed-1"
     assert json.loads((tmp_path / "copy" / cell / "certificate.json").read_text())["claim"]["epsilon"] == 0.3
-    for name in ("tables", "figures"):
-        theirs = {file.name for file in (path.with_suffix("") / name).iterdir()}
-        assert {file.name for file in (tmp_path / "copy" / name).iterdir()} == theirs
+    files = {name: {file.name for file in (tmp_path / "copy" / name).iterdir()} for name in ("tables", "figures")}
+    assert {name[3:] for name in files["tables"]} < {
+        file.name[3:] for file in (path.with_suffix("") / "tables").iterdir()
+    }
+    assert len(files["tables"]) == len(result["tables"])
+    assert files["figures"] < {file.name for file in (path.with_suffix("") / "figures").iterdir()}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])
@@ -376,12 +385,12 @@ def judging(body):
 def test_prompts_and_judge_are_recorded_for_every_published_signal(tmp_path):
     extra = 'prompts = ["answer_first", "confidence_first"]\nsignals = { judge-model = "judge" }\n'
     with Endpoint(judging) as endpoint:
-        text = extra + ASKED.format(logprobs="false", n=4)
-        path = written(tmp_path, text.replace("URL", endpoint.url), n=4)
+        text = extra + ASKED.format(logprobs="false", n=3)
+        path = written(tmp_path, text.replace("URL", endpoint.url), n=3)
         first = cli("run", path, "--json", code=0)
-        assert Counter(request.body["model"] for request in endpoint.requests) == {"m": 48, "judge": 48}
+        assert Counter(request.body["model"] for request in endpoint.requests) == {"m": 36, "judge": 36}
         assert "nothing was asked" in cli("run", path).words
-        assert len(endpoint.requests) == 96
+        assert len(endpoint.requests) == 72
     figure = next(table for table in first.json["tables"] if table["title"].startswith("Figure 5"))
     assert {row["prompt"] for row in figure["rows"]} == {"answer_first", "confidence_first"}
     both = read_recording(tmp_path / "run/prompts/served-towers-bm25-seed-0-eval.parquet")
@@ -460,7 +469,7 @@ def test_the_next_command_names_the_same_folder(tmp_path):
         assert words.endswith(f"{then}{more}"), words
 
 
-def test_a_limit_or_a_size_beyond_the_data_is_said(tmp_path):
+def test_a_limit_beyond_the_data_is_said(tmp_path):
     path = written(tmp_path, SMALL.replace('tune = "tune.jsonl"', 'tune = "tune.jsonl"\ntune-limit = 90'))
     assert (
         "data 'towers': tune-limit is 90, and there are 16 questions"
@@ -468,30 +477,29 @@ def test_a_limit_or_a_size_beyond_the_data_is_said(tmp_path):
     )
     path.write_text(path.read_text().replace("scripted = [0.3, 0.3, 0.5]", 'model = "span-reader"'))
     assert "one run of plain: no seed changes its answers" in cli("run", path, "--dry-run", "--json").json["notes"]
-    path = written(tmp_path)
-    path.write_text(path.read_text().replace("tune-sizes = [8]", "tune-sizes = [8, 40]"))
-    run_experiment(read_experiment(path), tmp_path / "run")
-    cells = cells_of(path)
-    table = curve_table(cells, (8, 40), 2, Resampling(n_resamples=20))
-    assert "lucky/towers/bm25/answer_first: no point at 40, as there are 16 tune questions" in table.notes
+
+
+def test_a_point_beyond_the_tune_questions_is_said(small):
+    table = next(table for table in small[1]["tables"] if table["title"].startswith("Learning curve"))
+    assert "lucky/towers/bm25/answer_first: no point at 40, as there are 16 tune questions" in table["notes"]
 
 
 def test_a_dry_run_after_a_pilot_extrapolates_with_the_prices(tmp_path):
     (tmp_path / "prices.toml").write_text("[m]\nuncached = 1\ncached = 1\noutput = 1\n")
-    text = 'prices = "prices.toml"\n' + ASKED.format(logprobs="false", n=20)
+    text = 'prices = "prices.toml"\n' + ASKED.format(logprobs="false", n=12)
     with Endpoint(reply) as endpoint:
-        path = written(tmp_path, text.replace("URL", endpoint.url), n=20)
+        path = written(tmp_path, text.replace("URL", endpoint.url), n=12)
         result = cli("run", path, "--dry-run", "--pilot", 4, "--json").json
         assert len(endpoint.requests) == 2 * 4 * 3
         cli("run", path, "--json", code=0)
     cell, total = result["cells"]
-    assert (cell["questions"], cell["recorded"], cell["calls left"]) == (40, 8, 96)
+    assert (cell["questions"], cell["recorded"], cell["calls left"]) == (24, 8, 48)
     folder = tmp_path / "run/cells/served/towers/bm25/answer_first/seed-0"
     recordings = [read_recording(folder / f"{split}.parquet") for split in ("tune", "eval")]
     kinds = [f"cost.generator.{kind}_tokens" for kind in ("uncached", "cached", "output")]
     tokens = [sum(recording.column(kind) for kind in kinds).sum(axis=1) for recording in recordings]
     known, rest = (np.concatenate([part[place] for part in tokens]) for place in (slice(0, 4), slice(4, None)))
-    assert cell["tokens"]["value"] == pytest.approx(32 * known.mean())
+    assert cell["tokens"]["value"] == pytest.approx(16 * known.mean())
     assert cell["tokens"]["low"] <= rest.sum() <= cell["tokens"]["high"]
     assert cell["USD"]["value"] == pytest.approx(cell["tokens"]["value"] / 1e6)
     assert cell["minutes"]["value"] > 0
@@ -600,8 +608,8 @@ def test_one_question_or_draw_has_no_interval_and_tables_say_why(tmp_path):
     assert np.isnan([*one.questions, *one.both]).all()
     assert one.runs[0] < 0.5 < one.runs[1]
     for limit, draws, why in ((1, 20, "one question (or one cluster"), (6, 1, "one bootstrap draw shows no spread")):
-        text = SMALL.replace("resamples = 50", f"resamples = {draws}").replace("tune-draws = 2", "tune-draws = 1")
-        path = written(tmp_path, text.replace('"eval.jsonl"', f'"eval.jsonl"\neval-limit = {limit}'))
+        text = ONE_MODEL.replace("resamples = 50", f"resamples = {draws}").replace("tune-draws = 2", "tune-draws = 1")
+        path = written(tmp_path, text.replace('"eval.jsonl"', f'"eval.jsonl"\neval-limit = {limit}'), n=10)
         result = cli("run", path, "--out", tmp_path / str(limit), "--json", code=0)
         runs = next(table for table in result.json["tables"] if table["title"].startswith("Runs: F1"))
         assert any(why in note for note in runs["notes"])
@@ -678,15 +686,19 @@ def test_a_floor_in_the_table_does_what_it_does_in_replay(small):
     for cell, row in zip(cells, floor_table(cells, Resampling(n_resamples=50)).rows, strict=True):
         floor = cell.policy.rule.rules[1]
         other = replace(cell.policy, rule=with_threshold(cell.policy.rule, floor, row[5]), name="other")
-        result = replay(cell.eval, [cell.policy, other], metrics="f1")
-        own, best = result.rows[:2]
+        swept = [  # no floor at no more calls is better
+            replace(cell.policy, rule=with_threshold(cell.policy.rule, floor, float(value)), name=f"swept {value}")
+            for value in np.linspace(0, 1, 21)
+        ]
+        policies = [cell.policy, other, *swept]
+        own, best, *found = replay(cell.eval, policies, metrics="f1", resampling=Resampling(n_resamples=2)).rows[:23]
+        assert [row.label for row in found] == [policy.name for policy in swept]
         assert (row[2], row[3]) == pytest.approx((own.metrics["f1"], own.calls.mean))
         assert row[6] == pytest.approx(best.metrics["f1"] - own.metrics["f1"])
         assert best.calls.mean <= own.calls.mean + 1e-9
-        for value in np.linspace(0, 1, 21):  # no floor at no more calls is better
-            policy = replace(cell.policy, rule=with_threshold(cell.policy.rule, floor, float(value)), name="swept")
-            swept = replay(cell.eval, [policy], metrics="f1").rows[0]
-            assert swept.calls.mean > own.calls.mean + 1e-9 or swept.metrics["f1"] <= best.metrics["f1"] + 1e-9
+        assert all(
+            row.calls.mean > own.calls.mean + 1e-9 or row.metrics["f1"] <= best.metrics["f1"] + 1e-9 for row in found
+        )
 
 
 def test_the_last_point_of_the_learning_curve_is_the_policy_itself(small):
@@ -748,12 +760,12 @@ def drafted(body):
 
 def test_the_semantic_protocol_runs_from_a_file_and_resumes(tmp_path):
     with Endpoint(drafted) as endpoint:
-        path = written(tmp_path, DRAFTED.replace("URL", endpoint.url), n=4)
+        path = written(tmp_path, DRAFTED.replace("URL", endpoint.url), n=3)
         dry = cli("run", path, "--dry-run", "--json").json
         assert dry["cells"][0]["calls left"] == "unknown"
         first = cli("run", path, "--json", code=0)
         asked = len(endpoint.requests)
-        assert first.json["calls"] >= asked == 2 * 2 * 4 * 3 * 2  # seeds, splits, questions, rounds, writer and critic
+        assert first.json["calls"] >= asked == 2 * 2 * 3 * 3 * 2  # seeds, splits, questions, rounds, writer and critic
         second = cli("run", path)
         assert "nothing was asked" in second.words
         assert len(endpoint.requests) == asked
@@ -815,7 +827,7 @@ max-tokens = 8
 [[data]]
 name = "known"
 eval = "tiny/tune.jsonl"
-eval-limit = 120
+eval-limit = 60
 """
 
 
@@ -852,6 +864,7 @@ def test_a_small_cbdr_set_is_divided_without_unused_parts():
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
+@pytest.mark.usefixtures("no_model_cards")
 def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "tiny").symlink_to(tiny_model)
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
@@ -872,7 +885,7 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     assert "nothing was asked: all 1 pipeline were complete" in second.words
     after = cli("run", path, "--dry-run", "--json").json
     assert (after["cells"][0]["calls left"], after["notes"], after["problems"]) == (0, [], [])
-    assert after["cells"][0]["recorded"] == after["cells"][0]["questions"] == 120
+    assert after["cells"][0]["recorded"] == after["cells"][0]["questions"] == 60
     changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
     path.write_text(changed, encoding="utf-8")
     assert "opened" in cli("run", path).error  # the gate is evaluated again

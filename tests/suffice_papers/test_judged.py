@@ -66,7 +66,7 @@ def seen_in(answers, stop) -> list[int]:
     return [i for i in range(stop + 1) if answers[i] is not None and answers[i].strip()]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(QUESTIONS)
 def test_judging_all_asks_about_each_distinct_draft_once_and_returns_the_best(question):
     answers, marks, distances, stop = question
@@ -78,7 +78,7 @@ def test_judging_all_asks_about_each_distinct_draft_once_and_returns_the_best(qu
     assert not choice.calls[0, stop + 1 :].any()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(QUESTIONS, st.sampled_from([0.0, 0.2, 0.6]))
 def test_drafts_near_one_that_was_asked_about_are_not_asked_about(question, eps):
     answers, marks, distances, stop = question
@@ -94,7 +94,7 @@ def test_drafts_near_one_that_was_asked_about_are_not_asked_about(question, eps)
     assert sorted(np.flatnonzero(choice.calls[0]).tolist()) == sorted(asked)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(QUESTIONS, st.sampled_from(["last", "first", "centroid"]), st.sampled_from([0.5, 1.0]))
 def test_asking_ends_with_the_first_mark_that_is_good_enough(question, order, enough):
     answers, marks, distances, stop = question
@@ -110,7 +110,7 @@ def test_asking_ends_with_the_first_mark_that_is_good_enough(question, order, en
     assert choice.calls.sum() == distinct_calls(answers, asked)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(QUESTIONS, st.sampled_from(["last", "first", "centroid"]), st.integers(1, 3))
 def test_halving_is_the_plain_loop(question, order, repeats):
     answers, marks, distances, stop = question

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
@@ -22,8 +23,10 @@ from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import dataset_hash
 from suffice.policy.metrics import normalize_answer
+from suffice_papers import commands
 from suffice_papers.multinomial import draws_by_place
 from suffice_papers.published import published_tasr
+from suffice_papers.tasr import tasr_tables
 from suffice_papers.tasr.cells import TasrCell, load_cell, read_cells
 from suffice_papers.tasr.figures import tasr_charts
 from suffice_papers.tasr.frontier import cell_table, figure3, macro_table
@@ -52,14 +55,36 @@ def cells(folder):
     return read_cells(folder / "cells.toml")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _tables_are_made_once():
+    """Commands that print the same tables in other forms compute them once, and `made` is what a command prints."""
+    kept = {}
+
+    def once(cells, *, resampling, command="", on_progress=None):
+        asked = (tuple(cells), resampling)
+        if asked not in kept:
+            kept[asked] = paper_tasr(cells, resampling=resampling, command=command, on_progress=on_progress)
+        return kept[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "paper_tasr", once)
+        yield
+
+
 @pytest.fixture(scope="module")
 def loaded(cells):
     return [load_cell(cell, resampling=DRAWS) for cell in cells]
 
 
 @pytest.fixture(scope="module")
-def made(cells):
-    return paper_tasr(cells, resampling=DRAWS)
+def made(cells, _tables_are_made_once):
+    return commands.paper_tasr(cells, resampling=DRAWS)
+
+
+@pytest.fixture(scope="module")
+def alone(cells, _tables_are_made_once):
+    """The tables of the first cell by itself."""
+    return commands.paper_tasr(cells[:1], resampling=DRAWS)
 
 
 def table(made, start):
@@ -95,6 +120,7 @@ def questions(listed):
     return list(grouped.values())
 
 
+@cache
 def recorded(name):
     """The tune and eval questions of one of the fixture's cells."""
     _, model, corpus, _, prompt, _, n, _ = next(item for item in paper.CELLS if item[0] == name)
@@ -105,18 +131,15 @@ def recorded(name):
 
 def p_correct(tune, evaluation):
     """Isotonic regression of EM on the margin, one for each round, by scikit-learn; None without a margin."""
-    fitted = []
+    found = []
     for r in range(paper.ROUNDS):
         known = [question[r] for question in tune if question[r]["answer_token_margin"] is not None]
         model = IsotonicRegression(out_of_bounds="clip")
-        fitted.append(model.fit([row["answer_token_margin"] for row in known], [row["current_em"] for row in known]))
-    return [
-        [
-            None if row["answer_token_margin"] is None else float(fitted[r].predict([row["answer_token_margin"]])[0])
-            for r, row in enumerate(question)
-        ]
-        for question in evaluation
-    ]
+        model.fit([row["answer_token_margin"] for row in known], [row["current_em"] for row in known])
+        margins = [question[r]["answer_token_margin"] for question in evaluation]
+        p = iter(model.predict([margin for margin in margins if margin is not None]).tolist())
+        found.append([None if margin is None else next(p) for margin in margins])
+    return list(zip(*found, strict=True))
 
 
 def tasr_stop(question, probabilities):
@@ -128,6 +151,7 @@ def tasr_stop(question, probabilities):
     return len(question) - 1
 
 
+@cache
 def replayed(name):
     """F1 and calls of every policy by question, in plain loops."""
     tune, evaluation = recorded(name)
@@ -412,7 +436,8 @@ def two_prompts(folder, split, n):
     )
 
 
-def test_a_file_of_two_prompts_gives_each_cell_its_own(cells, tmp_path, made):
+def test_a_file_of_two_prompts_gives_each_cell_its_own(cells, tmp_path, made, only):
+    only("Table 2", "Section 5.3", "Figure 5")
     files = {split: two_prompts(tmp_path, split, n) for split, n in (("tune", 40), ("eval", 60))}
     plain = replace(cells[0], **files)
     asked = replace(cells[3], name="asked", **files)
@@ -522,6 +547,16 @@ def test_the_macro_is_compared_only_over_the_papers_own_cells(made, loaded):
 # What cannot be made
 
 
+@pytest.fixture
+def only(monkeypatch):
+    """Compute the named parts alone, where a recording changes nothing else."""
+
+    def chosen(*names):
+        monkeypatch.setattr(tasr_tables, "PARTS", {name: PARTS[name] for name in names})
+
+    return chosen
+
+
 def without(folder, name, *columns, change=None):
     """Import a recording again without some columns, and return its path."""
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
@@ -580,17 +615,17 @@ def test_fewer_rounds_leave_out_what_needs_them(cells, tmp_path):
     assert "ends at round 2" in load_cell(replace(cells[0], eval=shorter), resampling=DRAWS).problem
 
 
-def test_the_closed_book_stands_beside_where_it_was_recorded(cells, tmp_path):
+def test_the_closed_book_stands_beside_where_it_was_recorded(cells, alone, tmp_path, only):
+    only("Table 1", "Table 3", "Table 6", "Figure 5")
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
-    alone = [{**row, "round": 0, "current_f1": 0.25, "current_em": 0} for row in listed if row["round"] == 1]
-    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "alone", [*alone, *listed]))], resampling=DRAWS)
+    closed = [{**row, "round": 0, "current_f1": 0.25, "current_em": 0} for row in listed if row["round"] == 1]
+    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "alone", [*closed, *listed]))], resampling=DRAWS)
     row = line(table(made, "Table 1"), method="closed_book")
     assert (row["F1"], row["calls"]) == (0.25, 1.0)
     stops = replayed("ours_qwen_hp")["tasr"][1]
     assert value(line(table(made, "Table 1"), method="tasr")["calls"]) == pytest.approx(fmean(stops))
-    without_it = paper_tasr([cells[0]], resampling=DRAWS)
     for start in ("Table 3", "Table 6", "Figure 5"):  # signals are those of rounds with evidence
-        assert table(made, start).rows == table(without_it, start).rows
+        assert table(made, start).rows == table(alone, start).rows
 
 
 def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path):
@@ -605,7 +640,8 @@ def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path):
     )
 
 
-def test_rounds_past_the_papers_budget_do_not_count(cells, tmp_path, made):
+def test_rounds_past_the_papers_budget_do_not_count(cells, tmp_path, made, only):
+    only("Table 2")
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     more = [{**row, "round": 6, "current_f1": 1.0, "current_em": 1} for row in listed if row["round"] == 5]
     path = paper.imported(tmp_path, "long", [*listed, *more])
@@ -617,7 +653,8 @@ def test_cells_of_different_sizes_are_averaged_and_said(made):
     assert any("30 to 60 questions" in note for note in table(made, "Table 1").notes)
 
 
-def test_cells_that_share_only_some_questions_get_no_macro_interval(cells, tmp_path):
+def test_cells_that_share_only_some_questions_get_no_macro_interval(cells, tmp_path, only):
+    only("Table 1", "Table 2")
     some = paper.imported(tmp_path, "some", paper.rows("gemma", "hotpotqa", "eval", 50))
     made = paper_tasr([cells[0], replace(cells[1], eval=some)], resampling=DRAWS)
     found = table(made, "Table 1")
@@ -710,7 +747,7 @@ def test_the_command_prints_table_1_on_a_screen(one):
 
 
 def test_the_command_prints_every_table(folder):
-    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--set=resamples=50", "--details", code=0)
+    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--set=resamples=200", "--details", code=0)
     for start in ("Cells", *(name for name in PARTS if name != "Table 5"), "Published figures that do not fit"):
         assert any(printed.startswith(start) for printed in result.out.splitlines()), start
     assert "not made: Table 5: needs a cell with setting 'dense'" in result.err
@@ -768,9 +805,10 @@ def test_wrong_usage_is_told(arguments, code, message):
 
 
 @pytest.mark.whole
-def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, monkeypatch):
+def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, monkeypatch, only):
     from suffice_reader.demo import bundled
 
+    only("Table 1")
     load = bundled.load_questions
     monkeypatch.setattr(bundled, "load_questions", lambda name, limit=None: load(name, limit=4))
     made = cli("paper", "tasr", f"--set=recordings={tmp_path}", "--set=resamples=20", "--json", code=0)

@@ -137,7 +137,7 @@ def test_cells_whose_signal_was_not_recorded_are_left_out_with_a_note():
 
 
 def test_the_whole_frontier_stands_first_and_a_uniform_round_is_its_mean():
-    found = semantic_protocol(ragged(), given(0.04, 2), resampling=FEW)
+    found = semantic_protocol(ragged(20), given(0.04, 2), resampling=FEW)
     first = [cells[0] for cells in found.tables()[0].rows]
     assert first[:6] == [f"fixed_k({k})" for k in range(1, 7)]
     done = found.replayed
@@ -199,7 +199,7 @@ def settling(n=60, seed=0):
 
 
 def test_a_planted_winner_is_not_dominated_and_reaches_the_oracle():
-    found = semantic_protocol(settling(), given(0.05, 1), resampling=FEW)
+    found = semantic_protocol(settling(30), given(0.05, 1), resampling=FEW)
     assert found.result.row("judge_free").dominated_by is None
     assert found.result.row("judge_free").cheapest_match is None
     assert "Not dominated" in found.headline("judge_free")
@@ -211,7 +211,7 @@ def test_a_planted_winner_is_not_dominated_and_reaches_the_oracle():
 
 
 def test_where_the_first_draft_is_best_the_headline_says_dominated():
-    found = semantic_protocol(drafts(60, quality=(0.8, 0.5, 0.5, 0.5, 0.5, 0.5)), given(0.03, 2), resampling=FEW)
+    found = semantic_protocol(drafts(30, quality=(0.8, 0.5, 0.5, 0.5, 0.5, 0.5)), given(0.03, 2), resampling=FEW)
     told = found.headline("judge_free")
     assert "DOMINATED: fixed_k(1) reaches" in told
     assert found.to_dict()["dominated"]["judge_free"] == "fixed_k(1)"
@@ -263,7 +263,7 @@ def test_table_one_says_what_the_tests_say():
 
 @pytest.mark.parametrize("ledger", ["live", "published"])
 def test_verdicts_go_by_the_tokens_of_the_ledger(ledger):
-    found = semantic_protocol(drafts(40), given(0.04, 2), ledger=ledger, resampling=FEW)
+    found = semantic_protocol(drafts(15), given(0.04, 2), ledger=ledger, resampling=FEW)
     assert found.result.cost == "tokens"
     for label in found.replayed.policies:
         assert found.result.row(label).costs["tokens"] == pytest.approx(found.replayed.spent(label).mean())
@@ -287,10 +287,10 @@ def permuted(recording, seed, names):
 
 
 def test_permuting_dev_labels_changes_eps_and_permuting_test_labels_never_does():
-    test, dev = drafts(80, seed=1), drafts(40, seed=2, prefix="d", quality=(0.3, 0.5, 0.55, 0.58, 0.6, 0.61))
+    test, dev = drafts(12, seed=1), drafts(40, seed=2, prefix="d", quality=(0.3, 0.5, 0.55, 0.58, 0.6, 0.61))
     chosen = {
         (found.tuned.eps, found.tuned.patience)
-        for seed in range(5)
+        for seed in range(3)
         for found in [
             semantic_protocol(permuted(test, seed, [SCORE, "semantic_distance"]), tune(dev, SCORE), resampling=FEW)
         ]
@@ -377,7 +377,7 @@ def test_thresholds_are_positive_quantiles_even_for_a_zero_column():
 
 def test_page_and_json_name_dev_grid_and_criterion():
     dev = drafts(30, seed=2, prefix="d")
-    found = semantic_protocol(drafts(40), tune(dev, SCORE), resampling=FEW)
+    found = semantic_protocol(drafts(15), tune(dev, SCORE), resampling=FEW)
     told = found.to_dict()["convergence_rule"]
     assert told["how"] == "selected on dev"
     assert "quantiles of the dev distances" in told["grid"]
@@ -502,7 +502,7 @@ def test_margins_use_t_tests_and_holm_counts_the_family(statistics):
 
 
 def test_only_an_informed_policy_gains_against_its_random_stops():
-    found = semantic_protocol(drafts(60, seed=11, approve=0.05), given(0.04, 2), resampling=Resampling(n_resamples=400))
+    found = semantic_protocol(drafts(40, seed=11, approve=0.05), given(0.04, 2), resampling=Resampling(n_resamples=200))
     assert set(found.chance) == {"judge_free", "cascade", "critic_only"}
     done = found.replayed
     delta = done.runs["judge_free"].values[SCORE] - done.runs["random(judge_free)"].values[SCORE]
@@ -510,18 +510,18 @@ def test_only_an_informed_policy_gains_against_its_random_stops():
     assert blind.delta == pytest.approx(delta.mean())
     assert blind.low < 0 < blind.high
     assert blind.p > 0.05
-    knows = semantic_protocol(settling(), given(0.05, 1), resampling=Resampling(n_resamples=400))
+    knows = semantic_protocol(settling(30), given(0.05, 1), resampling=Resampling(n_resamples=200))
     assert knows.chance["judge_free"].low > 0.2
-    assert knows.chance["judge_free"].p == pytest.approx(1 / 401)
+    assert knows.chance["judge_free"].p == pytest.approx(1 / 201)
     assert "Do the signals know" in knows.tables()[1].title
 
 
 def test_what_cannot_differ_is_no_test_and_does_not_count_for_holm():
-    found = semantic_protocol(drafts(40, approve=0.0), given(0.03, 2), resampling=FEW)
+    found = semantic_protocol(drafts(20, approve=0.0), given(0.03, 2), resampling=FEW)
     assert "critic_only" not in found.compared.family
     assert {"judge_free", "cascade"} <= set(found.compared.family)
     assert math.isnan(found.compared.differences["critic_only"][SCORE].p_holm)
-    rows = [{**item, "information_gain": 0.5 if item["round"] > 1 else None} for item in drafts(40).table.to_pylist()]
+    rows = [{**item, "information_gain": 0.5 if item["round"] > 1 else None} for item in drafts(20).table.to_pylist()]
     found = semantic_protocol(table(rows), given(0.03, 2), resampling=FEW)
     assert found.replayed.silent == {"critic": "the critic never approves", "gain": "the score always rises"}
     assert len({"judge_free", "cascade"} & set(found.compared.family)) == 1
@@ -565,7 +565,7 @@ def test_one_lucky_stop_does_not_prove_that_a_signal_knows():
 
 
 def test_repeated_questions_have_an_interval_but_no_permutations():
-    rows = [{**item, "cluster": item["question_id"][:2]} for item in drafts(30).table.to_pylist()]
+    rows = [{**item, "cluster": item["question_id"][:2]} for item in drafts(20).table.to_pylist()]
     found = semantic_protocol(table(rows), given(0.05, 2), resampling=FEW).chance["judge_free"]
     assert math.isnan(found.p)
     assert found.low <= found.delta <= found.high
@@ -636,7 +636,7 @@ def test_the_slope_is_tested_by_trajectories_and_published_by_pooled_steps():
     theirs = stats.wilcoxon(steps, alternative="less")
     assert (found.pooled.n_steps, found.pooled.mean_step) == (240, pytest.approx(np.mean(steps)))
     assert found.pooled.p_decreasing == pytest.approx(theirs.pvalue)
-    told = semantic_protocol(drafts(60, seed=9), given(0.05), resampling=FEW)
+    told = semantic_protocol(drafts(8, seed=9), given(0.05), resampling=FEW)
     [conjecture] = [t for t in told.tables() if t.title.startswith("The conjecture")]
     assert any("published method (pools dependent steps)" in cells[0] for cells in conjecture.rows)
 
@@ -672,7 +672,7 @@ def test_identical_drafts_have_no_trend_and_two_drafts_no_slope():
 
 
 def test_the_claims_hold_here_and_are_those_that_make_prove_proves():
-    read, done = replayed(ragged(), given(0.04, 2))
+    read, done = replayed(ragged(30), given(0.04, 2))
     checked = check_theory(read, done)
     assert [item.holds for item in checked] == [True] * 5
     names = {claim.name for claim in CLAIMS}
@@ -738,7 +738,7 @@ def test_a_trajectory_of_one_round_is_returned_by_every_policy():
 
 
 def test_a_closed_book_round_before_drafts_is_never_used_nor_charged():
-    plain = drafts(20, approve=0.1, shorter=0.2)
+    plain = drafts(12, approve=0.1, shorter=0.2)
     rows = [row(q, 0, score=0.9, end=end) for q, end in zip(plain.question_ids, plain.ends, strict=True)]
     before, after = (
         semantic_protocol(r, given(0.05), resampling=FEW) for r in (plain, table([*rows, *plain.table.to_pylist()]))
@@ -787,7 +787,7 @@ def test_any_metric_in_the_unit_interval_will_do():
     assert (
         found.result.row("judge_free").dominated_by == "fixed_k(2)" or found.replayed.rounds["judge_free"].mean() == 2
     )
-    assert semantic_protocol(drafts(20), given(0.05), metric="agreement", resampling=FEW).drafts.metric == "agreement"
+    assert semantic_protocol(drafts(8), given(0.05), metric="agreement", resampling=FEW).drafts.metric == "agreement"
 
 
 def test_unknown_prompt_tokens_leave_output_tokens_and_unknown_costs_leave_calls():

@@ -11,7 +11,7 @@ import pytest
 from suffice.common.tables import render
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings import write_recording
-from suffice_papers.semantic import given, semantic_protocol
+from suffice_papers.semantic import commands, given, semantic_protocol
 from suffice_papers.semantic.data import marked
 from suffice_papers.semantic.page import protocol_report
 from suffice_papers.semantic.policies import CELLS
@@ -20,6 +20,23 @@ from tests.support.protocol_tools import NAN, drafts, row, table
 from tests.support.report_tools import HOSTILE, page_data
 
 FAST = ("--set=resamples=50",)
+N = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_protocol_is_computed_once():
+    """Commands that print the same protocol in other forms share it; which command it is does not name the form."""
+    kept = {}
+
+    def once(recording, tuned, *, command, **settings):
+        asked = (command, tuple(recording.question_ids))
+        if asked not in kept:
+            kept[asked] = semantic_protocol(recording, tuned, command=command, **settings)
+        return kept[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "semantic_protocol", once)
+        yield
 
 
 def write(path, recording):
@@ -30,8 +47,13 @@ def write(path, recording):
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("protocol")
-    test = write(folder / "test.parquet", drafts(60, approve=0.02, shorter=0.1))
-    return test, write(folder / "dev.parquet", drafts(20, seed=1, prefix="d"))
+    test = write(folder / "test.parquet", drafts(N, approve=0.02, shorter=0.1))
+    return test, write(folder / "dev.parquet", drafts(15, seed=1, prefix="d"))
+
+
+@pytest.fixture(scope="module")
+def few():
+    return semantic_protocol(drafts(8), given(0.05), resampling=Resampling(n_resamples=20))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +96,7 @@ def test_details_show_every_table_and_a_sentence_for_each_policy(paths):
     assert "suffice paper protocol test.parquet --dev dev.parquet" in done.out
 
 
-def test_json_holds_every_table_with_columns_of_different_names(paged):
+def test_json_holds_every_table_with_columns_of_different_names(paged, few):
     told, _ = paged
     assert told["baseline"] == "fixed_k(6)"
     assert {len(t["rows"][0]) for t in told["tables"]} > {2}
@@ -93,8 +115,7 @@ def test_json_holds_every_table_with_columns_of_different_names(paged):
     }
     assert told["convergence_rule"]["how"] == "selected on dev"
     assert [claim["holds"] for claim in told["claims"]] == [True] * 5
-    found = semantic_protocol(drafts(20), given(0.05), resampling=Resampling(n_resamples=20))
-    for item in found.tables():
+    for item in few.tables():
         names = [column.name for column in item.columns]
         assert len(set(names)) == len(names), item.title
 
@@ -102,7 +123,7 @@ def test_json_holds_every_table_with_columns_of_different_names(paged):
 def test_without_dev_a_quarter_of_the_questions_is_set_aside(paths):
     done = cli("paper", "protocol", paths[0], "--json", *FAST)
     told = done.json
-    assert told["n"] + told["convergence_rule"]["n_dev"] == 60
+    assert told["n"] + told["convergence_rule"]["n_dev"] == N
     assert told["convergence_rule"]["n_dev"] > 5
     other = cli("paper", "protocol", paths[0], "--set=dev-share=0.5", "--json", *FAST).json
     assert other["convergence_rule"]["n_dev"] > told["convergence_rule"]["n_dev"]
@@ -111,7 +132,7 @@ def test_without_dev_a_quarter_of_the_questions_is_set_aside(paths):
 
 def test_a_fixed_eps_uses_every_question_and_says_given(paths):
     told = cli("paper", "protocol", paths[0], "--set=eps=0.05", "--set=patience=3", "--json", *FAST).json
-    assert (told["n"], told["convergence_rule"]["how"]) == (60, "given")
+    assert (told["n"], told["convergence_rule"]["how"]) == (N, "given")
     assert (told["convergence_rule"]["eps"], told["convergence_rule"]["patience"]) == (0.05, 3)
     assert (
         cli("paper", "protocol", paths[0], "--set=eps=0.05", "--json", *FAST).json["convergence_rule"]["patience"] == 2
@@ -224,17 +245,16 @@ def test_the_page_needs_no_network_and_keeps_hostile_names_in_their_place(tmp_pa
     assert page_data(page)
 
 
-def test_the_tables_of_the_report_hold_those_of_the_protocol():
-    found = semantic_protocol(drafts(20), given(0.05), resampling=Resampling(n_resamples=20))
-    report = protocol_report(found, "drafts")
+def test_the_tables_of_the_report_hold_those_of_the_protocol(few):
+    report = protocol_report(few, "drafts")
     tables = list(report.tables())
     assert [cell.name for cell in report.cells] == ["drafts"]
-    assert [t.title for t in tables][: len(found.tables())] == [t.title for t in found.tables()]
+    assert [t.title for t in tables][: len(few.tables())] == [t.title for t in few.tables()]
     assert report.cells[0].result.baseline == "fixed_k(6)"
-    assert report.cells[0].result.cost == found.result.cost == "tokens"
-    assert report.cells[0].rules[0].dominated_by == found.result.row("judge_free").dominated_by
+    assert report.cells[0].result.cost == few.result.cost == "tokens"
+    assert report.cells[0].rules[0].dominated_by == few.result.row("judge_free").dominated_by
     json.dumps(report.to_dict(), allow_nan=False)
-    assert render(found.tables(), "md")
+    assert render(few.tables(), "md")
 
 
 @pytest.mark.parametrize(

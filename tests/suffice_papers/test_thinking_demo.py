@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from suffice.evaluation.replay import Replayer, policy_for
 from suffice.policy.session import stops
 from suffice.recordings import Recording, bundled_recording
 from suffice.recordings.bundled import BUNDLED_THOUGHTS
+from suffice_papers.thinking import thinking_demo
 from suffice_papers.thinking.lines import MOST_PRICE, NEVER, Lines
 from suffice_papers.thinking.thinking_demo import RULES, ThinkingFigures, overlap_table
 from tests.support.cli_tools import cli
@@ -175,7 +177,11 @@ def test_few_chains_certify_nothing_and_the_sentences_say_so(chains):
     assert found.chosen.tokens["cached"] == min(line.tokens["cached"] for line in found.lines.rules)
 
 
-def test_the_demo_gives_one_sentence_two_tables_and_json(tmp_path):
+def test_the_demo_gives_one_sentence_two_tables_and_json(tmp_path, monkeypatch):
+    found = cache(
+        lambda: ThinkingFigures(tune=bundled_recording("thoughts_tune"), test=bundled_recording("thoughts_test"))
+    )
+    monkeypatch.setattr(thinking_demo, "ThinkingFigures", lambda **_: found())
     page = tmp_path / "thinking.md"
     arguments = ("demo", "thinking", f"--set=markdown={page}")
     told = cli(*arguments, "--json").json

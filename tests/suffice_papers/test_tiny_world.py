@@ -26,6 +26,27 @@ def world():
 
 
 @pytest.fixture(scope="module")
+def asked(world):
+    """The questions of both splits; nothing changes them."""
+    return {split: world.questions(split) for split in ("tune", "eval")}
+
+
+@pytest.fixture(scope="module")
+def half(tiny_model, tmp_path_factory):
+    """The model with the questions of every third entity of each split, of which half are of known facts."""
+    folder = tmp_path_factory.mktemp("half")
+    for file in tiny_model.iterdir():
+        (folder / file.name).symlink_to(file)
+    for split in ("tune", "eval"):
+        lines = (tiny_model / f"{split}.jsonl").read_text("utf-8").splitlines(keepends=True)
+        entities = list(dict.fromkeys(json.loads(line)["question"].split()[-1] for line in lines))[::3]
+        (folder / f"{split}.jsonl").unlink()
+        kept = [line for line in lines if json.loads(line)["question"].split()[-1] in entities]
+        (folder / f"{split}.jsonl").write_text("".join(kept), "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
 def local(tiny_model):
     return TransformersModel(tiny_model, layers=(1, 2), prompt=PREFILLED, max_tokens=4, batch_size=64)
 
@@ -47,10 +68,10 @@ def test_within_a_split_every_relation_is_told_equally_often(world, split):
         assert counts.pop() % n == 0
 
 
-def test_splits_share_no_entity_and_there_are_enough_questions(world):
+def test_splits_share_no_entity_and_there_are_enough_questions(world, asked):
     tune, evaluation = ({fact.entity for fact in world.facts if fact.split == split} for split in ("tune", "eval"))
     assert not tune & evaluation
-    assert len(world.questions("eval")) >= 400
+    assert len(asked["eval"]) >= 400
 
 
 def test_vague_talk_is_about_no_fact(world):
@@ -70,8 +91,8 @@ def test_a_world_depends_on_its_seed_alone(world):
     assert make_world(1).facts != world.facts
 
 
-def test_each_pool_holds_one_passage_that_states_the_fact(world):
-    for question in world.questions("eval")[:100]:
+def test_each_pool_holds_one_passage_that_states_the_fact(asked):
+    for question in asked["eval"][:100]:
         (gold,) = question.supporting
         stating = [item for item in question.passages if item.passage_id == gold]
         assert [question.answers[0] in item.text for item in stating] == [True]
@@ -80,8 +101,8 @@ def test_each_pool_holds_one_passage_that_states_the_fact(world):
         assert len({item.title for item in question.passages}) == len(question.passages)
 
 
-def test_questions_read_back_as_the_projects_own(world, tmp_path):
-    questions = world.questions("tune")[:20]
+def test_questions_read_back_as_the_projects_own(asked, tmp_path):
+    questions = asked["tune"][:20]
     write_questions(tmp_path / "q.jsonl", questions)
     assert load_questions(tmp_path / "q.jsonl") == questions
 
@@ -113,8 +134,8 @@ def test_reading_lessons_state_their_answer_once_and_no_unrelated_passage_does(w
         assert stating[0].endswith(f"is {value}.")
 
 
-def test_the_model_reads_prompts_as_it_was_taught(world, local):
-    question = world.questions("eval")[0]
+def test_the_model_reads_prompts_as_it_was_taught(asked, local):
+    question = asked["eval"][0]
     asked = local.prompt_text(question.question)
     assert asked == f"Question: {question.question}\nAnswer:"
     told = local.prompt_text(question.question, question.passages[:1])
@@ -152,10 +173,10 @@ def test_the_stored_model_is_of_the_kind_that_training_begins_with(world, tmp_pa
     assert (tmp_path / template).read_text("utf-8") == (STORED_TINY_MODEL / template).read_text("utf-8")
 
 
-def test_the_model_knows_what_it_was_told_and_its_states_tell(tiny_model):
-    found = known_world(tiny_model)
+def test_the_model_knows_what_it_was_told_and_its_states_tell(half):
+    found = known_world(half)
     shares = [share for _, share in sorted(found.correct.items())]
-    assert found.n >= 400
+    assert found.n >= 180  # chance is 0.5 with a standard error of 0.04
     assert shares[0] < 0.1
     assert shares[-1] > 0.95
     assert all(later >= earlier - 0.05 for earlier, later in itertools.pairwise(shares))
@@ -169,7 +190,7 @@ def test_the_model_knows_what_it_was_told_and_its_states_tell(tiny_model):
 
 
 def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
-    questions = load_questions(tiny_model / "eval.jsonl", limit=80)
+    questions = load_questions(tiny_model / "eval.jsonl", limit=24)
     texts = [item.question for item in questions]
     found = known_scores(local, texts, n_samples=5, rng=np.random.default_rng(0))
     assert set(found) == set(METHODS)
@@ -188,8 +209,8 @@ def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
     assert found["dragin"].cost.calls == 3
     assert found["ctrla, honesty"].cost.output_tokens == 0
     assert found["ctrla, honesty"].offline.calls == 16
-    again = known_scores(local, texts, n_samples=5, rng=np.random.default_rng(0))
-    assert all(np.allclose(found[name].scores, again[name].scores, equal_nan=True) for name in METHODS)
+    once, again = (known_scores(local, texts[:4], n_samples=5, rng=np.random.default_rng(0)) for _ in range(2))
+    assert all(np.allclose(once[name].scores, again[name].scores, equal_nan=True) for name in METHODS)
 
 
 def test_exact_entropies_and_attentions_are_those_of_a_plain_pass(tiny_model, local):
@@ -273,9 +294,9 @@ def test_the_command_refuses_a_file_for_a_folder(tmp_path):
     assert cli("demo", "tiny-model", str(tmp_path / "new"), "--set=markdown=x.md").code == 2
 
 
-def test_the_pool_can_be_ranked(world):
+def test_the_pool_can_be_ranked(asked):
     found = 0
-    for question in world.questions("eval")[:50]:
+    for question in asked["eval"][:50]:
         ranked = PoolBM25().rank(question.question, pool=question.passages)
         found += ranked[0].passage_id in question.supporting
     assert found == 50

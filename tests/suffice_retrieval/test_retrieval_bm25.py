@@ -38,13 +38,17 @@ def ids(ranked):
     return [passage.passage_id for passage in ranked]
 
 
-def library_scores(question, pool):
+def library_index(pool):
     """bm25s itself, with its own tokeniser."""
     tokens = bm25s.tokenize([f"{p.title}\n{p.text}" for p in pool], show_progress=False)
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
+    return index
+
+
+def library_scores(question, pool, index=None):
     asked = bm25s.tokenize([question], return_ids=False, show_progress=False)[0]
-    return index.get_scores(asked) if asked else np.zeros(len(pool))
+    return (index or library_index(pool)).get_scores(asked) if asked else np.zeros(len(pool))
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +171,7 @@ def test_passages_without_a_word_are_fine(rank):
 
 
 def test_a_passage_of_one_megabyte_is_fine(rank):
-    assert ids(rank("needle", passages("hay " * 250_000, "hay " * 250_000 + "needle", "hay"), 1)) == ["1"]
+    assert ids(rank("needle", passages("hay", "hay " * 250_000 + "needle"), 1)) == ["1"]
 
 
 @pytest.mark.parametrize(("k1", "b"), [(-1, 0.5), (math.nan, 0.5), (math.inf, 0.5), (1.5, -0.1), (1.5, 1.1)])
@@ -177,7 +181,7 @@ def test_parameters_outside_their_range_are_refused(k1, b):
             build()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(VOCABULARY), max_size=8), min_size=1, max_size=12),
     st.lists(st.sampled_from([*VOCABULARY, "zebra"]), max_size=5),
@@ -198,13 +202,14 @@ def test_pool_and_corpus_agree_and_k_takes_the_head(texts, question, k):
 # A corpus
 
 
-@pytest.mark.parametrize("k", [1, 10, 129, 299])
-def test_bm25s_ranks_a_corpus_with_its_own_scores_and_ordered_ties(index, k):
+def test_bm25s_ranks_a_corpus_with_its_own_scores_and_ordered_ties(index):
+    library = library_index(CORPUS)
     for question in QUESTIONS[:8]:
-        scores = library_scores(question.question, CORPUS)
-        positions, found = index.search(question.question, k)
-        assert positions.tolist() == np.argsort(-scores, kind="stable")[:k].tolist()
-        np.testing.assert_array_equal(found, scores[positions])
+        scores = library_scores(question.question, CORPUS, library)
+        for k in (1, 10, 129, 299):
+            positions, found = index.search(question.question, k)
+            assert positions.tolist() == np.argsort(-scores, kind="stable")[:k].tolist()
+            np.testing.assert_array_equal(found, scores[positions])
 
 
 def rounded_length(n):
@@ -248,7 +253,7 @@ def test_tantivy_scores_a_corpus_by_its_published_formula(on_disk):
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "tantivy"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     texts=st.lists(st.lists(st.sampled_from(VOCABULARY), max_size=4), min_size=1, max_size=30),
     question=st.lists(st.sampled_from([*VOCABULARY, "zebra"]), max_size=5),
@@ -314,15 +319,22 @@ def test_an_engine_refuses_parameters_that_it_lacks(asked, tmp_path):
 # A folder
 
 
-@pytest.fixture(params=["bm25s", "tantivy"])
+@pytest.fixture(scope="module", params=["bm25s", "tantivy"])
 def engine(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, engine):
+    folder = tmp_path_factory.mktemp("built") / "index"
+    CorpusBM25.build(folder, CORPUS, engine=engine, source="tests")
+    return folder
+
+
 @pytest.fixture
-def saved(tmp_path, engine):
-    CorpusBM25.build(tmp_path / "index", CORPUS, engine=engine, source="tests")
-    return tmp_path / "index"
+def saved(tmp_path, built):
+    """An index of the test's own, to be changed."""
+    return shutil.copytree(built, tmp_path / "index")
 
 
 def test_words_of_other_scripts_are_searched_by_both_engines(saved_words):
@@ -355,9 +367,9 @@ def test_a_new_index_replaces_the_old_one_of_either_engine(saved, engine):
 
 def test_several_threads_search_one_index(saved):
     index = CorpusBM25.load(saved)
-    asked = [question.question for question in QUESTIONS] * 3
+    asked = [question.question for question in QUESTIONS[:8]]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(index.rank, asked)) == [index.rank(question) for question in asked]
+        assert list(pool.map(index.rank, asked * 3)) == [index.rank(question) for question in asked] * 3
 
 
 def test_a_folder_that_cannot_be_written_is_searched(saved, tmp_path, monkeypatch):

@@ -50,6 +50,13 @@ WITH_WORDS = ("postgres", "lancedb")
 SCORES = {"cosine": "cosine", "dot": "inner_product", "l2": "negative_distance"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect():
+    """Only collecting garbage closes a folder of Qdrant: spare each collection what the modules before made."""
+    gc.collect()
+    gc.freeze()
+
+
 def executed(stores, *statements):
     with psycopg.connect(stores.uri, autocommit=True) as connection:
         for statement in statements:
@@ -164,7 +171,7 @@ class AtEndpoint:
         return self.embed(texts), Cost(calls=1, uncached_tokens=7, seconds=0.25)
 
 
-def test_questions_embedded_at_an_endpoint_are_requests_of_their_own(stores, tmp_path):
+def test_questions_embedded_at_an_endpoint_are_requests_of_their_own(stores, tmp_path, quick_reader):
     store = stores.open("lancedb", embedder=AtEndpoint())
     loop = RetrievalLoop(model=SpanReaderModel(), retriever=store, policy=Policy(max_rounds=2))
     path = tmp_path / "run.parquet"

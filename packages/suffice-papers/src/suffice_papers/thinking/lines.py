@@ -142,13 +142,20 @@ class Lines:
             low, high = (middle, high) if self._above(run, middle) else (low, middle)
         return low
 
+    # The runs are compared at some 40 prices of a trial answer for each rule.
+    @cached_property
+    def _means(self) -> tuple[dict[str, float], dict[str, float]]:
+        runs = self.compared.runs
+        return {run.label: _mean(_chain(run)) for run in runs}, {run.label: _mean(_trials(run)) for run in runs}
+
     def _in_tokens(self, label: str) -> str:
         """Return a label in which numbers of checkpoints are replaced by numbers of tokens."""
         text = re.sub(r"fixed_k\((\d+)\)", lambda found: f"{int(found[1]) * self.every:,} tokens", label)
         return text.replace("a mixture of ", "").replace(" and ", " or ") if text != label else label
 
     def _above(self, run: Run, price: float) -> bool:
-        coin = self._coin(run, lambda other: _mean(_chain(other) + price * _trials(other)))
+        chain, trials = self._means
+        coin = self._coin(run, lambda other: chain[other.label] + price * trials[other.label])
         return coin is None or _right(run) > coin.quality
 
     def _coin(self, run: Run, spent: Callable[[Run], float]) -> Mixture | None:

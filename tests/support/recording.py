@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from multiprocessing.process import BaseProcess
 
 from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
 from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.signals import Idf
 from suffice.recordings.shards import Shard
+from tests.support import children
 
 CONCURRENCY = 4
 QUESTIONS = 100
@@ -59,9 +59,5 @@ def run(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> 
 
 
 def started(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> BaseProcess:
-    """Start a process that records; it is forked from one that has imported what it needs and done nothing else."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "openai"])
-    process = context.Process(target=run, args=(url, path, shard, n))
-    process.start()
-    return process
+    """Start a process that records."""
+    return children.started(run, url, path, shard, n)

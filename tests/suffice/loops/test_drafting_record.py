@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import signal
-import subprocess
-import sys
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +25,7 @@ from suffice.policy.session import stops
 from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.journal_file import read_records
 from suffice_reader.minilm import MiniLM
-from tests.support import llamacpp, strategies as drawn
+from tests.support import children, drafting, llamacpp, strategies as drawn
 from tests.support.cli_tools import cli
 from tests.support.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
 from tests.support.endpoint import Endpoint, prompt_of
@@ -74,16 +71,13 @@ def key_of(prompt):
 
 def kill_after(replies, url, path, concurrency):
     """Record in a process of its own and kill it once it has committed that many replies."""
-    command = [sys.executable, "-m", "tests.support.drafting", url, str(path), str(concurrency)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-    for number in range(replies):
-        if number:
-            child.stdin.write("go on\n")
-        assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdin.close()
-    child.stdout.close()
+    child, pipe = children.told(drafting.run, url, str(path), concurrency)
+    with pipe:
+        for number in range(replies):
+            if number:
+                pipe.send("go on")
+            assert pipe.recv() == "ready"
+        children.killed(child)
     return committed(path.with_name(path.name + ".journal"))
 
 
@@ -264,7 +258,7 @@ def whims(tmp_path_factory):
         yield endpoint, read_recording(path)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn.rules(READ), st.sampled_from(SELECTED), st.integers(1, ROUNDS), st.booleans())
 def test_a_live_run_pays_what_replay_charges_component_by_component(whims, rule, selector, max_rounds, whole):
     endpoint, recording = whims

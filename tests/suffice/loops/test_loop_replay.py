@@ -39,7 +39,7 @@ def pool(number: int, size: int) -> tuple[Passage, ...]:
 def worlds(draw):
     """Questions with scripted replies, and what judges say of each round."""
     questions, script, marks = [], {}, {}
-    for number in range(draw(st.integers(1, 4))):
+    for number in range(draw(st.integers(2, 4))):
         text = f"question {number} of the tempest"
         size = draw(st.integers(1, ROUNDS + 1))
         questions.append(
@@ -89,7 +89,7 @@ def compared(recording, policy, questions, loop):
         assert (decision.answer_round, decision.answer) == (None if chosen < 0 else chosen, answer)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.lists(RULES, min_size=3, max_size=6), drawn.selectors(), st.sampled_from([0, 1]), st.booleans())
 def test_live_equals_replayed_for_any_model_rule_and_selector(world, rules, selector, start_round, bm25):
     questions, script, marks = world
@@ -105,7 +105,7 @@ def test_live_equals_replayed_for_any_model_rule_and_selector(world, rules, sele
         compared(recording, policy, questions, fresh(script, marks, policy, retriever))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.lists(RULES, min_size=2, max_size=4))
 def test_a_later_starting_policy_replays_a_recording_from_round_0(world, rules):
     questions, script, marks = world
@@ -120,7 +120,7 @@ def test_a_later_starting_policy_replays_a_recording_from_round_0(world, rules):
         compared(recording, policy, questions, fresh(script, marks, policy))
 
 
-def world_of(n=30):
+def world_of(n=20):
     """Return enough questions to fit calibrators on: right ones are surer."""
     rng = np.random.default_rng(5)
     questions, script, marks = [], {}, {}

@@ -21,9 +21,10 @@ from suffice.loops.plan import RecordingPlan
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
-from tests.support import recording as run
+from tests.support import children, recording as run
 from tests.support.endpoint import Endpoint, prompt_of
 
+KILLS, QUESTIONS = 10, 40
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
 
 
@@ -50,16 +51,16 @@ def key_of(prompt):
 
 
 @pytest.mark.whole
-def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
+def test_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
     rng = random.Random(0)
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     kills = 0
     with Endpoint(run.reply, latency_s=0.02) as endpoint:
         while True:
             began = len(endpoint.requests)
-            endpoint.allow = began + 9 if kills < 30 else None  # 30 times 9 replies are not the whole recording
-            child = run.started(endpoint.url, str(killed))
-            if kills >= 30:
+            endpoint.allow = began + 9 if kills < KILLS else None  # so many times 9 replies are not the whole recording
+            child = run.started(endpoint.url, str(killed), None, QUESTIONS)
+            if kills >= KILLS:
                 child.join()
                 assert child.exitcode == 0
                 break
@@ -67,8 +68,7 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
                 assert child.is_alive()
                 time.sleep(0.002)
             time.sleep(rng.uniform(0.0, 0.04))
-            child.kill()
-            child.join()
+            children.killed(child)
             kills += 1
             while endpoint.running:  # what the dead child had sent is no reply of the next one
                 time.sleep(0.002)
@@ -76,11 +76,11 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
             safe = {key: before[key] for key in committed(tmp_path / "killed.parquet.journal")}
         sent = Counter(key_of(prompt_of(request.body)) for request in endpoint.requests)
     with Endpoint(run.reply) as endpoint:
-        record(run.questions(), run.loop(endpoint.url), whole, concurrency=2)
+        record(run.questions(QUESTIONS), run.loop(endpoint.url), whole, concurrency=2)
         needed = len(endpoint.requests)
-    assert kills == 30
-    assert len(sent) == needed == 290  # ten questions have two passages only
-    assert len(safe) >= 30 * 3  # the kills came while calls were going out
+    assert kills == KILLS
+    assert len(sent) == needed == 3 * QUESTIONS - 4  # every tenth question has two passages only
+    assert len(safe) >= KILLS * 3  # the kills came while calls were going out
     assert {key: sent[key] for key in safe} == safe
     assert sum(sent.values()) - needed <= kills * run.CONCURRENCY
     assert table_of(killed) == table_of(whole)

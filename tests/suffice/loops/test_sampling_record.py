@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -21,6 +18,7 @@ from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.journal_file import read_records
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
+from tests.support import children, sampling
 from tests.support.endpoint import Endpoint
 from tests.support.sampling import (
     SAMPLES,
@@ -215,16 +213,11 @@ def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     with Endpoint(reply, usage="plain") as endpoint:
         endpoint.allow = 20
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.sampling", endpoint.url, str(killed)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(16):
-            assert child.stdout.readline() == "ready\n"
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child, pipe = children.told(sampling.run, endpoint.url, str(killed))
+        with pipe:
+            for _ in range(16):
+                assert pipe.recv() == "ready"
+            children.killed(child)
         safe = {
             (int(record[1][1:]), r)
             for record in read_records(killed.with_name("killed.parquet.journal"))

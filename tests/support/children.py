@@ -5,10 +5,13 @@ An empty Python imports for about a second before it does anything; a forked pro
 
 from __future__ import annotations
 
+import contextlib
+import io
 import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -16,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice import Recorder
+from suffice.recordings import Journal
 from suffice.recordings.cache import ResponseCache
+from suffice.recordings.journal_file import LockedJournal
 
 PRELOADED = [
     *(__name__, "openai", "suffice.cli.main"),
@@ -45,6 +50,46 @@ def killed(process: BaseProcess) -> None:
     """Kill a process as `kill -9` does, and wait for its end."""
     process.kill()
     process.join()
+
+
+def output_of(code: str, *words: object) -> tuple[int | None, str, str]:
+    """Run Python code with these arguments; return the exit code, what it printed, and its errors."""
+    process, pipe = told(_run_code, code, [str(word) for word in words])
+    with pipe:
+        out, err = pipe.recv()
+    process.join()
+    return process.exitcode, out, err
+
+
+def _run_code(code: str, words: list[str], tell: Connection) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = ["-c", *words]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        except BaseException:
+            traceback.print_exc()
+    tell.send((out.getvalue(), err.getvalue()))
+    sys.exit(bool(err.getvalue()))
+
+
+def hold_journal(path: str, settings: dict[str, Any], wait_s: float | None, tell: Connection) -> None:
+    """Hold a journal and say so, until the pipe closes; or, after so many seconds, delete it."""
+    journal = Journal(path, settings)
+    tell.send("held")
+    if wait_s is None:
+        with contextlib.suppress(EOFError):
+            tell.recv()
+    else:
+        time.sleep(wait_s)
+        journal.delete()
+
+
+def hold_file(path: Path, tell: Connection) -> None:
+    """Hold the file of a journal and say so, until the process is killed."""
+    with LockedJournal(path, busy="busy", wait_s=0.0):
+        tell.send("held")
+        time.sleep(600)
 
 
 def run_command(words: list[str], environment: Mapping[str, str]) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import json
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import MISSING, fields
@@ -23,6 +21,7 @@ from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
 from tests.support import children, recording as run
 from tests.support.endpoint import Endpoint, prompt_of
+from tests.support.recording import scripted
 
 KILLS, QUESTIONS = 10, 40
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
@@ -85,21 +84,6 @@ def test_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
     assert sum(sent.values()) - needed <= kills * run.CONCURRENCY
     assert table_of(killed) == table_of(whole)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["killed.parquet", "whole.parquet"]
-
-
-def scripted(n=6, rounds=3, **options):
-    questions = [
-        Question(
-            question_id=f"q{i}",
-            question=f"What is {i}?",
-            answers=(f"a{i}",),
-            passages=tuple(Passage(passage_id=f"{i}#{p}", title=f"t{p}", text=f"text {p}") for p in range(rounds)),
-        )
-        for i in range(n)
-    ]
-    script = {q.question: [None, "x", f"a{i}", f"a{i}"] for i, q in enumerate(questions)}
-    model = ScriptedModel(script, **options)
-    return questions, RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=Policy(max_rounds=rounds))
 
 
 def test_a_recording_holds_what_happened_and_what_it_cost(tmp_path):
@@ -239,11 +223,10 @@ def test_round_0_is_recorded_when_the_policy_starts_there(tmp_path):
 def test_a_second_process_cannot_write_into_the_same_recording(tmp_path):
     journal = Journal(tmp_path / "r.parquet.journal", {"a": 1})
     code = "import sys; from suffice.recordings import Journal; Journal(sys.argv[1], {'a': 1})"
-    arguments = [sys.executable, "-c", code, str(tmp_path / "r.parquet.journal")]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert "another process" in result.stderr
+    _, _, error = children.output_of(code, tmp_path / "r.parquet.journal")
+    assert "another process" in error
     journal.close()
-    assert subprocess.run(arguments, check=False).returncode == 0
+    assert children.output_of(code, tmp_path / "r.parquet.journal") == (0, "", "")
 
 
 def test_a_foreign_journal_is_refused_and_left_alone(tmp_path):

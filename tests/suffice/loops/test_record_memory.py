@@ -14,7 +14,7 @@ from suffice.errors import AuthenticationFailedError
 from suffice.loops import assembly, record_run
 from suffice.recordings import Journal, stored
 from suffice.recordings.journal_file import read_records
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 
 pytestmark = pytest.mark.whole
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -31,6 +30,7 @@ from suffice.recordings.opened import PartGoneError
 from suffice.recordings.parts import part_paths
 from suffice.recordings.recording import open_recording
 from suffice.recordings.round_journal import RoundJournal, SealedError
+from tests.support import children
 from tests.support.cli_tools import cli
 from tests.support.replayed import assert_same_replay, replay_in_blocks
 
@@ -762,8 +762,9 @@ def test_a_process_that_seals_waits_for_others_unless_a_question_is_open(log, lo
     play(recorder, "Who is 0?")
     (part,) = part_paths(log)
     code = f"import os, sys; from suffice.recordings import parts_writing as w; w.seal_parts(sys.argv[1:], low={low}); print(os.nice(0))"
-    done = subprocess.run([sys.executable, "-c", code, part], check=True, capture_output=True, text=True)
-    assert int(done.stdout) == (min(os.nice(0) + 10, 19) if low else os.nice(0))  # 19 is the lowest priority
+    ended, out, error = children.output_of(code, part)
+    assert (ended, error) == (0, "")
+    assert int(out) == (min(os.nice(0) + 10, 19) if low else os.nice(0))  # 19 is the lowest priority
     assert not journals(log)
     recorder.close()
 

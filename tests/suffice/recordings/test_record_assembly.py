@@ -24,7 +24,7 @@ from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
 from suffice.recordings.schema import Columns, build_table, cost_names, fill_costs
 from suffice.recordings.stored import StoredRows
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)

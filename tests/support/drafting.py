@@ -42,7 +42,7 @@ def questions(n: int = 12) -> list[Question]:
     ]
 
 
-def known_questions(n: int = 8) -> list[Question]:
+def known_questions(n: int = 5) -> list[Question]:
     """Return questions of the world that the model of `tests.support.llamacpp` was taught."""
     from tests.support import llamacpp
 

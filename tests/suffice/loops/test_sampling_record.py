@@ -364,6 +364,10 @@ def test_a_wave_needs_independent_rounds(samples):
     assert due_in_waves(seconds, "calls", 1) is seconds
 
 
+N = 12
+"""Questions of the simulation."""
+
+
 def in_waves(answers, seconds, cap, wave):
     """Return calls and waiting time of one question that stops at a lead of 2, as plainly as can be."""
     votes, waited, slowest, requested = Counter(), 0.0, 0.0, 0
@@ -382,7 +386,7 @@ def in_waves(answers, seconds, cap, wave):
 def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
     rng = np.random.default_rng(3)
     rows, logs = [], []
-    for q in range(20):
+    for q in range(N):
         n = 10 if q == 0 else int(rng.integers(1, 11))
         answers, seconds = rng.choice(list("aab"), n).tolist(), rng.exponential(1.0, n).round(2).tolist()
         logs.append((answers, seconds))
@@ -398,7 +402,7 @@ def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
         logs = [
             (one.answers[q][one.seen[q]].tolist(), one.column("cost.generator.seconds")[q][one.seen[q]].tolist())
             for one in draws
-            for q in range(20)
+            for q in range(N)
         ]
     for cap in (10, 7, 5):
         policy = Policy(rule="lead(2)", selector="majority_of_samples", max_rounds=cap, name=f"up to {cap}")

@@ -140,8 +140,16 @@ def test_parts_that_cannot_be_joined_are_named(log, caplog):
 
 @pytest.mark.whole
 def test_small_parts_are_joined_by_another_process(tmp_path, monkeypatch):
-    log = tmp_path / "log"
-    written(log, *map(str, range(102)))
+    log, start = tmp_path / "log", parts_writing.start_python
+    assert parts_compaction._MANY_PARTS == 100
+    few = "from suffice.recordings import parts_compaction as compaction; compaction._MANY_PARTS = 2"
+
+    def started(option, code, *words, **settings):
+        return start(option, f"{few}; {code}", *words, **settings)
+
+    monkeypatch.setattr(parts_compaction, "_MANY_PARTS", 2)
+    monkeypatch.setattr(parts_writing, "start_python", started)
+    written(log, *"abcd")
     assert [path.name.endswith("-merged.parquet") for path in part_paths(log)].count(True) == 1
     assert len(part_paths(log)) == 2
     code = "import os, sys; from suffice.recordings import parts_writing as w; w.join_parts(sys.argv[1]); print(os.nice(0))"

@@ -18,9 +18,10 @@ import shutil
 import signal
 import tempfile
 import time
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from tests.support import children
 
 from benchmarks.part_kills import check, committed_rounds, log_questions
 from suffice import read_recording
@@ -65,16 +66,13 @@ def run(folder: Path, *, kills: int, one_file: bool, seed: int = 0) -> dict[str,
     numbers = random.Random(seed)
     log = folder / "log" / "log.parquet" if one_file else folder / "log"
     log.parent.mkdir(exist_ok=True)
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.part_kills"])
     copies = {"whole": 0, "refused": 0, "copied again": 0}
     running: list[Any] = []
     started = 0
     while started < kills or running:
         while started < kills and len(running) < AT_ONCE:
             arguments = (log, folder / f"{started}.committed", f"p{started}", numbers.randrange(1 << 30))
-            running.append(context.Process(target=dying, args=arguments, daemon=True))
-            running[-1].start()
+            running.append(children.started(dying, *arguments))
             started += 1
         time.sleep(numbers.uniform(0.0, 0.1))
         if any(len(values) > 1 for values in committed_rounds(folder).values()):  # a question has stopped

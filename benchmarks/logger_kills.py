@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -19,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.support import children
 
 from benchmarks.part_kills import POLICY, check, committed_rounds, log_questions
 from suffice import read_recording
@@ -39,15 +40,11 @@ def run(folder: Path, *, kills: int, seed: int = 0, pause_s: float = 0.3) -> dic
         AssertionError: A committed round is lost or counts twice, a draw changed, or an audit that did not end looks whole.
     """
     numbers, path = random.Random(seed), folder / "log.parquet"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.part_kills"])
     loggers: list[tuple[Any, Path]] = []
     for started in range(kills + AT_ONCE - 1):
         if started < kills:
             committed = folder / f"{started}.committed"
-            process = context.Process(target=log_questions, args=(path, committed, f"p{started}"), daemon=True)
-            process.start()
-            loggers.append((process, committed))
+            loggers.append((children.started(log_questions, path, committed, f"p{started}"), committed))
         if started >= AT_ONCE - 1:
             _kill(*loggers.pop(0), numbers.random() * pause_s)
     recording, rounds = read_recording(path), committed_rounds(folder)

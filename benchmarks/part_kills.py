@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+from tests.support import children
 
 from suffice import Audit, Policy, Recorder, read_recording
 from suffice.recordings import Recording, compact_recording
 from suffice.recordings.parts import part_paths
 
-ROOT = Path(__file__).resolve().parent.parent
 POLICY = Policy(rule="answer_stable", max_rounds=4)
 AUDIT = Audit(rate=0.3, seed="a secret text")
 PART_QUESTIONS = 5
@@ -100,15 +98,18 @@ class _Cast:
     def __init__(self, folder: Path, loggers: int) -> None:
         self.log, self.beside = folder / "log", folder
         self.started = 0
-        self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self.processes: list[tuple[str, BaseProcess]] = []
         for place, role in [(self.start(role), role) for role in ["logger"] * loggers + ["compactor"]]:
             self.wait(place, role)
 
     def start(self, role: str) -> Path:
         self.started += 1
         place = self.beside / f"{role}-{self.started}.{'committed' if role == 'logger' else 'ready'}"
-        command = [sys.executable, "-m", "benchmarks.part_kills", "--role", role, str(self.log), str(place)]
-        self.processes.append((role, subprocess.Popen(command, cwd=ROOT)))
+        if role == "logger":
+            process = children.started(log_questions, self.log, place, f"p{self.started}")
+        else:
+            process = children.started(compact_for_ever, self.log, place)
+        self.processes.append((role, process))
         return place
 
     def wait(self, place: Path, role: str) -> None:
@@ -121,16 +122,14 @@ class _Cast:
 
     def kill(self, position: int) -> str:
         role, process = self.processes.pop(position)
-        if process.poll() is not None:
-            raise AssertionError(f"the {role} ended by itself: {process.returncode}")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        if not process.is_alive():
+            raise AssertionError(f"the {role} ended by itself: {process.exitcode}")
+        children.killed(process)
         return role
 
     def kill_all(self) -> None:
         for _, process in self.processes:
-            process.kill()
-            process.wait()
+            children.killed(process)
         self.processes = []
 
 
@@ -188,18 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--loggers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--role", choices=("logger", "compactor"))
-    parser.add_argument("paths", nargs="*", type=Path)
     options = parser.parse_args(arguments)
-    if options.role == "logger":
-        log_questions(*options.paths, name=f"p{os.getpid()}")
-    elif options.role == "compactor":
-        compact_for_ever(*options.paths)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.monotonic()
-            result = run(Path(folder), kills=options.kills, loggers=options.loggers, seed=options.seed)
-            print(json.dumps({"benchmark": "part_kills", **result, "seconds": round(time.monotonic() - started, 1)}))
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        result = run(Path(folder), kills=options.kills, loggers=options.loggers, seed=options.seed)
+        print(json.dumps({"benchmark": "part_kills", **result, "seconds": round(time.monotonic() - started, 1)}))
 
 
 if __name__ == "__main__":

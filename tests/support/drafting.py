@@ -1,11 +1,8 @@
-"""A writer and a critic behind a local endpoint, and a recording run that a test can kill.
-
-``python -m tests.support.drafting URL PATH CONCURRENCY`` records `questions`, or, one at a time, `known_questions`.
-"""
+"""A writer and a critic behind a local endpoint, and a recording run that a test can kill."""
 
 from __future__ import annotations
 
-import sys
+from multiprocessing.connection import Connection
 from typing import Any
 
 from suffice import ChatModel, DraftingLoop, Passage, Policy, record
@@ -45,7 +42,7 @@ def questions(n: int = 12) -> list[Question]:
     ]
 
 
-def known_questions(n: int = 8) -> list[Question]:
+def known_questions(n: int = 5) -> list[Question]:
     """Return questions of the world that the model of `tests.support.llamacpp` was taught."""
     from tests.support import llamacpp
 
@@ -61,14 +58,12 @@ def loop(url: str, policy: Policy | None = None, **options: Any) -> DraftingLoop
     return DraftingLoop(writer=writer, policy=policy or Policy(max_rounds=ROUNDS), max_tokens=64, **options)
 
 
-if __name__ == "__main__":
+def run(url: str, path: str, concurrency: int, tell: Connection) -> None:
+    """Record `questions`, or, one at a time, `known_questions`; after each reply wait for a word from the test."""
 
-    def tell(_: object) -> None:
-        """Say that a reply is committed, and wait until the test says to go on, or kills this process."""
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        sys.stdin.readline()
+    def wait(_: object) -> None:
+        tell.send("ready")
+        tell.recv()
 
-    url, path, concurrency = sys.argv[1:]
-    asked = known_questions() if concurrency == "1" else questions()
-    record(asked, loop(url), path, concurrency=int(concurrency), on_progress=tell)
+    asked = known_questions() if concurrency == 1 else questions()
+    record(asked, loop(url), path, concurrency=concurrency, on_progress=wait)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from multiprocessing.process import BaseProcess
 
-from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
-from suffice.loops.retrieval import PoolBM25, Question
+from suffice import ChatModel, Passage, Policy, RetrievalLoop, ScriptedModel, record
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.policy.signals import Idf
 from suffice.recordings.shards import Shard
+from tests.support import children
 
 CONCURRENCY = 4
 QUESTIONS = 100
@@ -59,9 +59,21 @@ def run(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> 
 
 
 def started(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> BaseProcess:
-    """Start a process that records; it is forked from one that has imported what it needs and done nothing else."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "openai"])
-    process = context.Process(target=run, args=(url, path, shard, n))
-    process.start()
-    return process
+    """Start a process that records."""
+    return children.started(run, url, path, shard, n)
+
+
+def scripted(n: int = 6, rounds: int = 3, **options) -> tuple[list[Question], RetrievalLoop]:
+    """Return questions, and a loop over a scripted model that is right from the third round on."""
+    questions = [
+        Question(
+            question_id=f"q{i}",
+            question=f"What is {i}?",
+            answers=(f"a{i}",),
+            passages=tuple(Passage(passage_id=f"{i}#{p}", title=f"t{p}", text=f"text {p}") for p in range(rounds)),
+        )
+        for i in range(n)
+    ]
+    script = {q.question: [None, "x", f"a{i}", f"a{i}"] for i, q in enumerate(questions)}
+    model = ScriptedModel(script, **options)
+    return questions, RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=Policy(max_rounds=rounds))

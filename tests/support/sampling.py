@@ -1,13 +1,10 @@
-"""Scripted samples behind a local endpoint, and a recording run that a test can kill.
-
-``python -m tests.support.sampling URL PATH`` records `questions` in waves of two.
-"""
+"""Scripted samples behind a local endpoint, and a recording run that a test can kill."""
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 from suffice import ChatModel, Policy, SamplingLoop, record
@@ -96,12 +93,6 @@ def assert_replayed(
         assert spent == ledger.total(kind).tolist(), kind
 
 
-if __name__ == "__main__":
-
-    def report(_: object) -> None:
-        """Say that a reply is committed."""
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-
-    url, path = sys.argv[1:]
-    record(questions(), loop(url, wave=2), path, concurrency=2, on_progress=report)
+def run(url: str, path: str, tell: Connection) -> None:
+    """Record `questions` in waves of two, and tell of each reply that is committed."""
+    record(questions(), loop(url, wave=2), path, concurrency=2, on_progress=lambda _: tell.send("ready"))

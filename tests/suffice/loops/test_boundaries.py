@@ -78,9 +78,15 @@ def recorded(endpoint: Endpoint, boundary: str, folder):
     return read_recording(folder / "t.parquet"), [trial.removesuffix(CHATML.end + CHATML.cue) for trial in trials]
 
 
+@pytest.fixture(scope="module")
+def by_boundary(endpoint, tmp_path_factory):
+    """A recording with each kind of boundary, and the chains of which it asked a trial."""
+    return {boundary: recorded(endpoint, boundary, tmp_path_factory.mktemp(boundary)) for boundary in UP_TO}
+
+
 @pytest.mark.parametrize("boundary", UP_TO)
-def test_trials_are_asked_at_the_last_boundary_that_was_seen(endpoint, tmp_path, boundary):
-    recording, trials = recorded(endpoint, boundary, tmp_path)
+def test_trials_are_asked_at_the_last_boundary_that_was_seen(by_boundary, boundary):
+    recording, trials = by_boundary[boundary]
     assert [trial for trial, end in zip(trials, UP_TO[boundary], strict=False) if trial.endswith(end)] == trials[:-1]
     assert len(trials) == len(UP_TO[boundary]) + 1
     assert trials[-1] == CHAIN
@@ -91,8 +97,8 @@ def test_trials_are_asked_at_the_last_boundary_that_was_seen(endpoint, tmp_path,
 
 
 @pytest.mark.parametrize("boundary", UP_TO)
-def test_what_is_thought_beyond_a_boundary_is_charged(endpoint, tmp_path, boundary):
-    recording, _ = recorded(endpoint, boundary, tmp_path)
+def test_what_is_thought_beyond_a_boundary_is_charged(by_boundary, boundary):
+    recording, _ = by_boundary[boundary]
     thoughts = [text for text in recording.objects("thinking")[0] if text]
     counts = [len("".join(thoughts[: r + 1]).split()) for r in range(len(thoughts))]
     assert recording.column("thinking_tokens")[0, : len(counts)].tolist() == counts
@@ -103,8 +109,8 @@ def test_what_is_thought_beyond_a_boundary_is_charged(endpoint, tmp_path, bounda
 
 @pytest.mark.parametrize("rule", ["answer_stable", "token_budget(8)", "deer(0.1)", "dynasor(2)", "fixed_k(9)"])
 @pytest.mark.parametrize("boundary", UP_TO)
-def test_a_loop_with_boundaries_stops_live_as_replayed(endpoint, tmp_path, boundary, rule):
-    recording, _ = recorded(endpoint, boundary, tmp_path)
+def test_a_loop_with_boundaries_stops_live_as_replayed(endpoint, by_boundary, boundary, rule):
+    recording, _ = by_boundary[boundary]
     policy = Policy(rule=rule, max_rounds=9)
     run, stopped = run_policy(PreparedRecording.of(recording, metrics=("em",)), policy)
     outcome = loop(endpoint, boundary, policy).run("6 times 7?")

@@ -17,7 +17,7 @@ from suffice.policy.session import stops
 from tests.support.cli_tools import cli
 from tests.support.llamacpp import questions, start_server
 
-TUNE, EVAL, ROUNDS = 20, 12, 5
+TUNE, EVAL, ROUNDS = 14, 8, 5
 
 
 @pytest.fixture(scope="module")

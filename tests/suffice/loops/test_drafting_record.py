@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import signal
-import subprocess
-import sys
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +25,7 @@ from suffice.policy.session import stops
 from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.journal_file import read_records
 from suffice_reader.minilm import MiniLM
-from tests.support import llamacpp, strategies as drawn
+from tests.support import children, drafting, llamacpp, strategies as drawn
 from tests.support.cli_tools import cli
 from tests.support.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
 from tests.support.endpoint import Endpoint, prompt_of
@@ -74,16 +71,13 @@ def key_of(prompt):
 
 def kill_after(replies, url, path, concurrency):
     """Record in a process of its own and kill it once it has committed that many replies."""
-    command = [sys.executable, "-m", "tests.support.drafting", url, str(path), str(concurrency)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-    for number in range(replies):
-        if number:
-            child.stdin.write("go on\n")
-        assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdin.close()
-    child.stdout.close()
+    child, pipe = children.told(drafting.run, url, str(path), concurrency)
+    with pipe:
+        for number in range(replies):
+            if number:
+                pipe.send("go on")
+            assert pipe.recv() == "ready"
+        children.killed(child)
     return committed(path.with_name(path.name + ".journal"))
 
 
@@ -174,13 +168,14 @@ def test_the_response_cache_pays_once(tmp_path):
     assert table_of(tmp_path / "a.parquet") == table_of(tmp_path / "b.parquet")
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_replay_equals_live_decisions(rule, tmp_path):
-    policy = Policy(rule=parse_rule(rule), max_rounds=ROUNDS)
+def test_replay_equals_live_decisions(tmp_path):
     with Endpoint(reply) as endpoint:
         record(questions(3), loop(endpoint.url), tmp_path / "r.parquet")
-        outcomes = [loop(endpoint.url, policy).run(q.question, q.passages) for q in questions(3)]
-    assert_equal(read_recording(tmp_path / "r.parquet"), policy, outcomes)
+        recording = read_recording(tmp_path / "r.parquet")
+        for rule in RULES:
+            policy = Policy(rule=parse_rule(rule), max_rounds=ROUNDS)
+            made = loop(endpoint.url, policy)
+            assert_equal(recording, policy, [made.run(q.question, q.passages) for q in questions(3)])
 
 
 def test_recorded_embeddings_replay_a_distance_rule_as_live(tmp_path):
@@ -264,7 +259,7 @@ def whims(tmp_path_factory):
         yield endpoint, read_recording(path)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn.rules(READ), st.sampled_from(SELECTED), st.integers(1, ROUNDS), st.booleans())
 def test_a_live_run_pays_what_replay_charges_component_by_component(whims, rule, selector, max_rounds, whole):
     endpoint, recording = whims

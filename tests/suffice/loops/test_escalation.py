@@ -89,11 +89,16 @@ def test_the_next_model_is_asked_where_one_fails(rule, n, tmp_path):
     assert failed.error is not None
 
 
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("escalated") / "r.parquet"
+    with Endpoint(answer, usage="plain") as endpoint:
+        record(questions(), loop(endpoint, enrichers=(Verifier(),)), path)
+    return read_recording(path)
+
+
 @pytest.mark.parametrize("rule", ["answer_stable", "never()", "automix(0.5)", "frugalgpt(0.6, 0.3)", "fixed_k(2)"])
-def test_replay_equals_live_escalations(endpoint, tmp_path, rule):
-    path = tmp_path / "r.parquet"
-    record(questions(), loop(endpoint, enrichers=(Verifier(),)), path)
-    recording = read_recording(path)
+def test_replay_equals_live_escalations(endpoint, recording, rule):
     assert attempts_of(recording) == MODELS
     assert not recording.independent
     assert recording.objects("model")[0].tolist() == [*MODELS]

@@ -22,7 +22,7 @@ def script():
     return module
 
 
-def debates(folder, n=16):
+def debates(folder, n=8):
     """Three agents that come to agree: the third is wrong at first, and in every other question to the end."""
     entries = {}
     for q in range(n):

@@ -25,7 +25,7 @@ from tests.support.llamacpp import (
     start_server,
 )
 
-ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]
+ROUNDS = [(question, k) for question in questions(4, seed=3) for k in (0, 1, 3, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,14 @@ def answers(model: ChatModel) -> list[Reply]:
     return [model.answer(question.question, question.passages[:k]) for question, k in ROUNDS]
 
 
+@pytest.fixture(scope="module")
+def replies(server):
+    """What the server says to each question after each number of passages."""
+    model = ChatModel("tiny", base_url=server.url, max_tokens=24, max_retries=0)
+    yield answers(model)
+    model.close()
+
+
 @pytest.mark.whole
 def test_the_stored_model_is_of_the_kind_that_teaching_begins_with(tmp_path):
     from safetensors.numpy import load_file
@@ -89,23 +97,21 @@ def test_the_stored_model_is_of_the_kind_that_teaching_begins_with(tmp_path):
     }
 
 
-def test_the_marker_is_split_over_tokens_and_the_answer_is_found(taught_model, model):
+def test_the_marker_is_split_over_tokens_and_the_answer_is_found(taught_model, replies):
     assert len(taught_model.tokenizer().encode("Answer").ids) > 1
-    replies = answers(model)
     assert all(reply.answer in CITIES for reply in replies)
     assert all(reply.signals["verbal_confidence"] in (1, 2, 3, 4, 5) for reply in replies)
     assert all(reply.answer_tokens[0].text == f" {reply.answer}" for reply in replies)
 
 
-def test_margins_equal_those_of_the_same_weights_in_transformers(taught_model, model):
-    replies = answers(model)
+def test_margins_equal_those_of_the_same_weights_in_transformers(taught_model, replies):
     ours, theirs = [margin(reply) for reply in replies], margins_in_transformers(taught_model, replies)
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert max(ours) - min(ours) > 1.0
 
 
-def test_drift_with_server_defaults_is_small(taught_model, model, capsys):
-    exact = answers(model)
+def test_drift_with_server_defaults_is_small(taught_model, replies, capsys):
+    exact = replies
     with start_server(taught_model, exact=False) as server:
         other = ChatModel("tiny", base_url=server.url, max_tokens=24)
         usual = answers(other)
@@ -149,11 +155,11 @@ def test_growing_prefixes_are_read_from_the_cache_and_change_nothing(model):
         assert margin(model.read(fresh)) == pytest.approx(margin(replies[k]), abs=1e-3)
 
 
-def test_async_answers_equal_sync_ones(model):
+def test_async_answers_equal_sync_ones(model, replies):
     async def all_at_once() -> list[Reply]:
         return await asyncio.gather(*(model.answer_async(q.question, q.passages[:k]) for q, k in ROUNDS[:6]))
 
-    assert [r.answer for r in asyncio.run(all_at_once())] == [r.answer for r in answers(model)[:6]]
+    assert [r.answer for r in asyncio.run(all_at_once())] == [r.answer for r in replies[:6]]
 
 
 def test_the_tiny_model_is_sure_of_what_it_knows(model):

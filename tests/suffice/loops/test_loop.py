@@ -344,7 +344,8 @@ def test_the_endpoint_is_asked_once_whether_logprobs_come():
 @pytest.mark.whole
 def test_the_check_does_not_hang_on_assertions():
     code = (
-        "from suffice import *\n"
+        "from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, signal\n"
+        "from suffice.errors import SufficeError\n"
         "from suffice.loops.retrieval import InMemoryRetriever\n"
         "loop = RetrievalLoop(model=ScriptedModel({'q': ['a']}), retriever=InMemoryRetriever(),\n"
         "                     policy=Policy(rule=signal('answer_margin') > 1))\n"

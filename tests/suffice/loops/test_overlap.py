@@ -36,19 +36,20 @@ def paid(outcome, component):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_that_goes_on_beside_its_trials_decides_the_same(endpoint, rule, name):
+def test_a_chain_that_goes_on_beside_its_trials_decides_the_same(endpoint, rule):
     policy = Policy(rule=rule, max_rounds=9)
-    waits, goes_on = (loop(endpoint, policy, overlap=overlap).run(f"{name}?") for overlap in (False, True))
-    assert goes_on.decision.to_dict() == waits.decision.to_dict()
-    assert [observed.thinking for observed in goes_on.rounds] == [observed.thinking for observed in waits.rounds]
-    for component in ("generator", "trial"):
-        assert paid(goes_on, component) == paid(waits, component)
-    assert waits.surplus == Surplus()
-    # Beyond the stop, a stretch was begun exactly where the rule read the trial and the chain had not ended.
-    last = goes_on.rounds[-1]
-    certain = rule.startswith(("fixed_k", "token_budget", "thinking_ended")) or last.signals["thinking_ended"]
-    assert goes_on.surplus.samples in ((0,) if certain else (0, 1))
+    loops = [loop(endpoint, policy, overlap=overlap) for overlap in (False, True)]
+    for name in CHAINS:
+        waits, goes_on = (each.run(f"{name}?") for each in loops)
+        assert goes_on.decision.to_dict() == waits.decision.to_dict(), name
+        assert [observed.thinking for observed in goes_on.rounds] == [observed.thinking for observed in waits.rounds]
+        for component in ("generator", "trial"):
+            assert paid(goes_on, component) == paid(waits, component), (name, component)
+        assert waits.surplus == Surplus()
+        # Beyond the stop, a stretch was begun exactly where the rule read the trial and the chain had not ended.
+        last = goes_on.rounds[-1]
+        certain = rule.startswith(("fixed_k", "token_budget", "thinking_ended")) or last.signals["thinking_ended"]
+        assert goes_on.surplus.samples in ((0,) if certain else (0, 1)), name
 
 
 def test_thoughts_beyond_the_stop_are_cancelled_and_charged():

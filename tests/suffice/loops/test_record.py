@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import json
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import MISSING, fields
@@ -21,9 +19,11 @@ from suffice.loops.plan import RecordingPlan
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
-from tests.support import recording as run
+from tests.support import children, recording as run
 from tests.support.endpoint import Endpoint, prompt_of
+from tests.support.recording import scripted
 
+KILLS, QUESTIONS = 10, 40
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
 
 
@@ -50,16 +50,16 @@ def key_of(prompt):
 
 
 @pytest.mark.whole
-def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
+def test_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
     rng = random.Random(0)
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     kills = 0
     with Endpoint(run.reply, latency_s=0.02) as endpoint:
         while True:
             began = len(endpoint.requests)
-            endpoint.allow = began + 9 if kills < 30 else None  # 30 times 9 replies are not the whole recording
-            child = run.started(endpoint.url, str(killed))
-            if kills >= 30:
+            endpoint.allow = began + 9 if kills < KILLS else None  # so many times 9 replies are not the whole recording
+            child = run.started(endpoint.url, str(killed), None, QUESTIONS)
+            if kills >= KILLS:
                 child.join()
                 assert child.exitcode == 0
                 break
@@ -67,8 +67,7 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
                 assert child.is_alive()
                 time.sleep(0.002)
             time.sleep(rng.uniform(0.0, 0.04))
-            child.kill()
-            child.join()
+            children.killed(child)
             kills += 1
             while endpoint.running:  # what the dead child had sent is no reply of the next one
                 time.sleep(0.002)
@@ -76,30 +75,15 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
             safe = {key: before[key] for key in committed(tmp_path / "killed.parquet.journal")}
         sent = Counter(key_of(prompt_of(request.body)) for request in endpoint.requests)
     with Endpoint(run.reply) as endpoint:
-        record(run.questions(), run.loop(endpoint.url), whole, concurrency=2)
+        record(run.questions(QUESTIONS), run.loop(endpoint.url), whole, concurrency=2)
         needed = len(endpoint.requests)
-    assert kills == 30
-    assert len(sent) == needed == 290  # ten questions have two passages only
-    assert len(safe) >= 30 * 3  # the kills came while calls were going out
+    assert kills == KILLS
+    assert len(sent) == needed == 3 * QUESTIONS - 4  # every tenth question has two passages only
+    assert len(safe) >= KILLS * 3  # the kills came while calls were going out
     assert {key: sent[key] for key in safe} == safe
     assert sum(sent.values()) - needed <= kills * run.CONCURRENCY
     assert table_of(killed) == table_of(whole)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["killed.parquet", "whole.parquet"]
-
-
-def scripted(n=6, rounds=3, **options):
-    questions = [
-        Question(
-            question_id=f"q{i}",
-            question=f"What is {i}?",
-            answers=(f"a{i}",),
-            passages=tuple(Passage(passage_id=f"{i}#{p}", title=f"t{p}", text=f"text {p}") for p in range(rounds)),
-        )
-        for i in range(n)
-    ]
-    script = {q.question: [None, "x", f"a{i}", f"a{i}"] for i, q in enumerate(questions)}
-    model = ScriptedModel(script, **options)
-    return questions, RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=Policy(max_rounds=rounds))
 
 
 def test_a_recording_holds_what_happened_and_what_it_cost(tmp_path):
@@ -239,11 +223,10 @@ def test_round_0_is_recorded_when_the_policy_starts_there(tmp_path):
 def test_a_second_process_cannot_write_into_the_same_recording(tmp_path):
     journal = Journal(tmp_path / "r.parquet.journal", {"a": 1})
     code = "import sys; from suffice.recordings import Journal; Journal(sys.argv[1], {'a': 1})"
-    arguments = [sys.executable, "-c", code, str(tmp_path / "r.parquet.journal")]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert "another process" in result.stderr
+    _, _, error = children.output_of(code, tmp_path / "r.parquet.journal")
+    assert "another process" in error
     journal.close()
-    assert subprocess.run(arguments, check=False).returncode == 0
+    assert children.output_of(code, tmp_path / "r.parquet.journal") == (0, "", "")
 
 
 def test_a_foreign_journal_is_refused_and_left_alone(tmp_path):

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from suffice import record
 from suffice.errors import AuthenticationFailedError
-from suffice.recordings import Journal
+from suffice.loops import assembly, record_run
+from suffice.recordings import Journal, stored
 from suffice.recordings.journal_file import read_records
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 
 pytestmark = pytest.mark.whole
 
-TEXT, ROUNDS = 2_000, 10
+TEXT, ROUNDS = 20_000, 10
 """Characters of each reply, and replies to each question."""
 
-FEW, MANY = 450, 700
+FEW, MANY = 45, 70
 """Questions of a short and of a long recording; the rows of the short one are written in pieces, too."""
+
+FEWER = 10
+"""How many times fewer rows a piece has here: what is traced costs by the row, and the texts are longer instead."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pieces():
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((record_run, "_ROWS_READ"), (stored, "_ROWS_AT_A_TIME")):
+            patch.setattr(module, name, getattr(module, name) // FEWER)
+        patch.setattr(record_run, "Assembly", partial(assembly.Assembly, rows=assembly.ROWS // FEWER))
+        yield
 
 
 def begun(folder, n):
@@ -63,6 +77,8 @@ def grown(measured):
 def peaks(tmp_path_factory):
     """Return the peaks of writing a journal's rows to a new file, and of adding a question to that file."""
     written, added = {}, {}
+    questions, loop, path = begun(tmp_path_factory.mktemp("warm"), 1)
+    record(questions, loop, path)  # what is imported and kept at the first use is part of no peak
     for n in (FEW, MANY):
         questions, loop, path = begun(tmp_path_factory.mktemp(str(n)), n)
         with peak() as held:

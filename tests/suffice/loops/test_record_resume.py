@@ -10,7 +10,7 @@ from suffice import Passage, record
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loops import RetrievalLoop
 from suffice.recordings import read_recording
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 
 STOP = AuthenticationFailedError("401")
 

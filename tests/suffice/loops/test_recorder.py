@@ -19,6 +19,7 @@ from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownS
 from suffice.policy.signals import AnswerPosition, Idf
 from suffice.recordings import journal_file, write_recording
 from tests.suffice.policy.test_replies import PAYLOADS
+from tests.support import children
 from tests.support.strategies import NAN
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -345,39 +346,18 @@ def test_tasks_record_at_the_same_time_and_a_cancelled_one_failed(path):
     assert read_recording(path).seen.sum(axis=1).tolist() in ([3, 3, 3, 1], [3, 3, 1, 3], [3, 1, 3, 3], [1, 3, 3, 3])
 
 
-WORKER = """
-import sys, time
-from suffice import Recorder
-recorder = Recorder(sys.argv[1])
-worker, n = sys.argv[2], int(sys.argv[3])
-for q in range(n):
-    with recorder.question(f"{worker} {q}", question_id=f"{worker}-{q}", golds="a") as run:
-        for answer in "ab":
-            run.observe(answer)
-    if q == n // 2:
-        recorder.save()
-if worker == "killed":
-    run = recorder.question("last", question_id="last").__enter__()
-    run.observe("paid for")
-    print("ready", flush=True)
-    time.sleep(600)
-"""
-
-
-def worker(path, name, n):
-    return subprocess.Popen([sys.executable, "-c", WORKER, str(path), name, str(n)], stdout=subprocess.PIPE, cwd=ROOT)
-
-
 @pytest.mark.whole
 def test_several_processes_write_to_one_recording_and_a_killed_one_loses_nothing(path):
-    killed = worker(path, "killed", 3)
-    others = [worker(path, f"w{i}", 4) for i in range(3)]
-    assert killed.stdout.readline() == b"ready\n"
-    killed.send_signal(signals.SIGKILL)
-    assert [process.wait() for process in others] == [0, 0, 0]
-    assert killed.wait() == -signals.SIGKILL
-    for process in (killed, *others):
-        process.stdout.close()
+    killed, *others = [
+        children.told(children.log_rounds, str(path), name, n)
+        for name, n in (("killed", 3), ("w0", 4), ("w1", 4), ("w2", 4))
+    ]
+    assert killed[1].recv() == "ready"
+    children.killed(killed[0])
+    for process, pipe in (killed, *others):
+        process.join()
+        pipe.close()
+    assert [process.exitcode for process, _ in (killed, *others)] == [-signals.SIGKILL, 0, 0, 0]
     recording = read_recording(path)
     finished = {f"w{i}-{q}" for i in range(3) for q in range(4)} | {f"killed-{q}" for q in range(3)}
     assert {*recording.question_ids} == finished | {"last"}
@@ -410,11 +390,17 @@ def test_a_forked_process_goes_on_with_the_recorder_of_its_parent(path):
 
 
 @pytest.mark.whole
-def test_a_program_that_ends_saves(path):
-    code = "import sys; from suffice import Recorder; r = Recorder(sys.argv[1]); run = r.question('q').__enter__(); run.observe('a'); run.end('rule')"
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=ROOT)
+def test_a_program_that_ends_saves_its_file_and_seals_its_part(path):
+    code = (
+        "import sys; from suffice import Recorder; kept = [Recorder(path) for path in sys.argv[1:]]\n"
+        "for r in kept: run = r.question('q').__enter__(); run.observe('a'); run.end('rule')"
+    )
+    log = path.with_name("log")
+    subprocess.run([sys.executable, "-c", code, str(path), str(log)], check=True, cwd=ROOT)
     path.with_name("runs.parquet.rounds").unlink()
     assert read_recording(path).answers.tolist() == [["a"]]
+    assert not [*log.glob("*.rounds")]
+    assert read_recording(log).answers.tolist() == [["a"]]
 
 
 def test_only_the_fields_of_a_round_reach_the_disk(path):

@@ -36,7 +36,7 @@ def asked():
     """Questions of which the model knows half; about the others it guesses."""
     return [
         Question(question_id=f"q{i}", question=q.question, answers=(q.answer,))
-        for i, q in enumerate(llamacpp.questions(8, seed=5))
+        for i, q in enumerate(llamacpp.questions(4, seed=5))
     ]
 
 

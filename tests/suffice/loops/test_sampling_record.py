@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -21,6 +18,7 @@ from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.journal_file import read_records
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
+from tests.support import children, sampling
 from tests.support.endpoint import Endpoint
 from tests.support.sampling import (
     SAMPLES,
@@ -215,16 +213,11 @@ def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     with Endpoint(reply, usage="plain") as endpoint:
         endpoint.allow = 20
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.sampling", endpoint.url, str(killed)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(16):
-            assert child.stdout.readline() == "ready\n"
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child, pipe = children.told(sampling.run, endpoint.url, str(killed))
+        with pipe:
+            for _ in range(16):
+                assert pipe.recv() == "ready"
+            children.killed(child)
         safe = {
             (int(record[1][1:]), r)
             for record in read_records(killed.with_name("killed.parquet.journal"))
@@ -371,6 +364,10 @@ def test_a_wave_needs_independent_rounds(samples):
     assert due_in_waves(seconds, "calls", 1) is seconds
 
 
+N = 12
+"""Questions of the simulation."""
+
+
 def in_waves(answers, seconds, cap, wave):
     """Return calls and waiting time of one question that stops at a lead of 2, as plainly as can be."""
     votes, waited, slowest, requested = Counter(), 0.0, 0.0, 0
@@ -389,7 +386,7 @@ def in_waves(answers, seconds, cap, wave):
 def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
     rng = np.random.default_rng(3)
     rows, logs = [], []
-    for q in range(20):
+    for q in range(N):
         n = 10 if q == 0 else int(rng.integers(1, 11))
         answers, seconds = rng.choice(list("aab"), n).tolist(), rng.exponential(1.0, n).round(2).tolist()
         logs.append((answers, seconds))
@@ -405,7 +402,7 @@ def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
         logs = [
             (one.answers[q][one.seen[q]].tolist(), one.column("cost.generator.seconds")[q][one.seen[q]].tolist())
             for one in draws
-            for q in range(20)
+            for q in range(N)
         ]
     for cap in (10, 7, 5):
         policy = Policy(rule="lead(2)", selector="majority_of_samples", max_rounds=cap, name=f"up to {cap}")

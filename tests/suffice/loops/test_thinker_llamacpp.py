@@ -17,7 +17,7 @@ from suffice.policy.session import stops
 from tests.support.llamacpp import start_server, stored_model
 
 STORED = Path(__file__).resolve().parents[2] / "data" / "thinker"
-N, ROUNDS = 6, 24
+N, ROUNDS = 4, 24
 
 pytestmark = pytest.mark.whole
 

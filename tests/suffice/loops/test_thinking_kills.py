@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 
@@ -13,6 +11,7 @@ import pytest
 
 from suffice import read_recording
 from tests.suffice.loops.test_boundaries import CHAIN, reply
+from tests.support import children
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
@@ -32,11 +31,6 @@ def words(command, log, out, url):
     return ["think", command, str(log), "-o", str(out), "--model", "m", "--base-url", url, "--json", *settings, *yes]
 
 
-def started(*asked):
-    command = [sys.executable, "-m", "suffice", *words(*asked)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("command", ["record", "ask"])
 def test_killed_recordings_of_chains_resume_without_paying_twice(tmp_path, monkeypatch, command):
@@ -49,14 +43,14 @@ def test_killed_recordings_of_chains_resume_without_paying_twice(tmp_path, monke
     with Endpoint(reply, latency_s=0.03) as endpoint:
         for _ in range(KILLS):
             began = len(endpoint.requests)
-            child = started(command, log, tmp_path / "killed.parquet", endpoint.url)
+            asked = words(command, log, tmp_path / "killed.parquet", endpoint.url)
+            child = children.started(children.run_command, asked, {"OPENAI_API_KEY": "key"})
             endpoint.allow = began + 8  # not the whole recording
             while len(endpoint.requests) < began + 5:
-                assert child.poll() is None, "the recording ended by itself"
+                assert child.is_alive(), "the recording ended by itself"
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.1))
-            child.kill()
-            child.wait()
+            children.killed(child)
             while endpoint.running:  # what the dead process sent is no reply of the next one
                 endpoint.allow = None
                 time.sleep(0.002)

@@ -111,20 +111,21 @@ def test_a_recording_has_every_checkpoint_its_trial_and_the_own_answer(recording
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", CHAINS)
-def test_live_stops_answers_and_costs_are_those_replayed(endpoint, recording, rule, name):
+def test_live_stops_answers_and_costs_are_those_replayed(endpoint, recording, rule):
     policy = Policy(rule=rule, max_rounds=9)
     run, stopped = run_policy(PreparedRecording.of(recording, metrics=("em",)), policy)
-    place = list(recording.question_ids).index(name)
-    outcome = loop(endpoint, policy).run(f"{name}?")
-    assert outcome.decision.stop_round == stopped.rounds[place]
-    answered = int(stopped.answer_position[place])
-    assert outcome.answer == (recording.answers[place, answered] if answered >= 0 else None)
-    for component in ("generator", "trial"):
-        for kind in ("calls", "output_tokens", "uncached_tokens", "cached_tokens"):
-            paid = outcome.costs.get(component)
-            live = 0.0 if paid is None else getattr(paid, kind)
-            assert live == run.ledger.costs[component][kind][place], (component, kind)
+    live_loop = loop(endpoint, policy)
+    assert sorted(recording.question_ids) == sorted(CHAINS)
+    for place, name in enumerate(recording.question_ids):
+        outcome = live_loop.run(f"{name}?")
+        assert outcome.decision.stop_round == stopped.rounds[place], name
+        answered = int(stopped.answer_position[place])
+        assert outcome.answer == (recording.answers[place, answered] if answered >= 0 else None), name
+        for component in ("generator", "trial"):
+            for kind in ("calls", "output_tokens", "uncached_tokens", "cached_tokens"):
+                paid = outcome.costs.get(component)
+                live = 0.0 if paid is None else getattr(paid, kind)
+                assert live == run.ledger.costs[component][kind][place], (name, component, kind)
 
 
 def test_a_chain_that_runs_to_its_end_is_asked_no_trial(endpoint):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from suffice import ChatModel, Policy, ThinkingLoop, read_recording, record
@@ -18,34 +14,26 @@ from suffice.loops.thinking_loop import ThinkingPrompt
 from suffice.policy.session import stops
 from tests.support.llamacpp import questions
 
-START = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
-
 
 @pytest.fixture(scope="module")
 def server(taught_model):
+    """Serve in a thread: a process would import torch again, which takes longer than all that it is asked."""
+    from transformers.cli.serve import Serve
+
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     name = str(taught_model.directory)
-    words = ["serve", name, "--port", str(port), "--host", "127.0.0.1", "--device", "cpu", "--dtype", "float32"]
-    child = subprocess.Popen(
-        [sys.executable, "-c", START, *words],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    serving = Serve(name, host="127.0.0.1", port=port, device="cpu", dtype="float32", non_blocking=True)
     try:
-        for _ in range(400):
-            assert child.poll() is None, "the server ended by itself"
-            try:
-                httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=2)
+        for _ in range(2400):
+            if serving.server.started:
                 break
-            except httpx.HTTPError:
-                time.sleep(0.25)
+            time.sleep(0.05)
         yield name, f"http://127.0.0.1:{port}/v1"
     finally:
-        child.terminate()
-        child.wait()
+        serving.kill_server()
+        serving._thread.join(600)
 
 
 @pytest.mark.whole

@@ -3,16 +3,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from suffice.errors import DataError, SchemaError
 from suffice.recordings.cache import ResponseCache, request_key
+from tests.support import children
 
 REQUEST = {
     "endpoint": "http://localhost/v1",
@@ -28,22 +26,6 @@ REQUEST = {
         "extra": {"a": [1, 2]},
     },
 }
-
-WRITER = """
-import sys
-from suffice.recordings.cache import ResponseCache
-cache = ResponseCache(sys.argv[1])
-number = int(sys.argv[3])
-while number < int(sys.argv[4]):
-    cache.put({"writer": sys.argv[2], "number": number}, {"text": "x" * 2000, "number": number})
-    print(number, flush=True)
-    number += 1
-"""
-
-
-def writer(path, name, first, last) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", WRITER, str(path), name, str(first), str(last)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
 def changes(value):
@@ -196,10 +178,11 @@ def test_a_file_just_created_by_another_process_is_not_foreign(tmp_path, monkeyp
 @pytest.mark.whole
 def test_two_processes_write_one_file_at_the_same_time(tmp_path):
     # Neither finds the file made: creation is contended as well.
-    writers = [writer(tmp_path / "c", name, 0, 150) for name in "ab"]
-    for process in writers:
-        process.communicate(timeout=1800)
-        assert process.returncode == 0
+    writers = [children.told(children.put_replies, str(tmp_path / "c"), name, 0, 150) for name in "ab"]
+    for process, pipe in writers:
+        process.join()
+        pipe.close()
+        assert process.exitcode == 0
     with ResponseCache(tmp_path / "c") as cache:
         assert len(cache) == 300
         for name in "ab":
@@ -226,14 +209,14 @@ def test_threads_share_a_cache(tmp_path):
 def test_a_killed_writer_leaves_a_readable_file_with_everything_it_had_put(tmp_path):
     path = tmp_path / "c"
     for kill in range(5):
-        process = writer(path, f"w{kill}", 0, 10**6)
-        for _ in range(20 + 13 * kill):
-            process.stdout.readline()
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        rest = process.stdout.read().split()
-        process.stdout.close()
-        put = 20 + 13 * kill + len(rest)
+        process, pipe = children.told(children.put_replies, str(path), f"w{kill}", 0, 10**6)
+        with pipe:
+            for put in range(1, 21 + 13 * kill):
+                assert pipe.recv() == put - 1
+            children.killed(process)
+            with contextlib.suppress(EOFError):
+                while True:
+                    put = pipe.recv() + 1
         with ResponseCache(path) as cache:
             assert all(cache.get({"writer": f"w{kill}", "number": n}) is not None for n in range(put))
             assert cache.get({"writer": f"w{kill}", "number": put + 1}) is None

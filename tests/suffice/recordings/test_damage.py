@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +21,10 @@ from suffice.recordings import Journal, ResponseCache, write_recording
 from suffice.recordings.file_checks import ColumnDigest, header_digest
 from suffice.recordings.schema import META_KEY
 from suffice_gates.models import StateWriter, read_states
-from tests.suffice.loops.test_record import scripted
+from tests.support import children
 from tests.support.cli_tools import cli, dataset, reply
 from tests.support.endpoint import Endpoint
+from tests.support.recording import scripted
 from tests.support.replayed import replay_in_blocks
 
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
@@ -120,7 +120,7 @@ def test_a_damaged_recording_is_streamed_as_it_was_or_not_at_all(tmp_path):
         assert figures() == right
 
     # More of the damage than in a whole reading hits what nobody reads here.
-    assert 50 < damage(path, path.read_bytes(), 12, 150, read) < 150
+    assert 20 < damage(path, path.read_bytes(), 12, 60, read) < 60
 
 
 def test_recordings_without_checksums_still_read_but_invalid_utf8_is_damage(tmp_path):
@@ -301,7 +301,7 @@ from pathlib import Path
 from suffice import record
 from suffice.errors import SufficeError
 from suffice.recordings import ResponseCache
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 told = {}
 for kib in (1, 9, 33, 80, 2000):
     with tempfile.TemporaryDirectory() as folder:
@@ -361,9 +361,9 @@ def test_a_header_is_checked_while_another_thread_checks_its_own():
 
 @pytest.mark.whole
 def test_a_full_disk_is_our_error_and_keeps_paid_replies():
-    child = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
-    assert child.returncode == 0, child.stderr
-    told = json.loads(child.stdout)
+    code, out, error = children.output_of(FULL)
+    assert code == 0, error
+    told = json.loads(out)
     assert told["2000"] == "ok"
     said = [text for text in told.values() if text != "ok"]
     assert len(said) > 2
@@ -471,25 +471,22 @@ def test_a_journal_with_half_a_character_in_it_becomes_a_recording(tmp_path):
     assert read_recording(path).answers[1].tolist() == ["cut \ufffd"] * 3
 
 
-def hold(tmp_path, then):
-    """Start a process that holds the journal of r.parquet, and return it once it does."""
-    code = (
-        "import sys, time; from suffice.recordings import Journal\n"
-        f"journal = Journal({str(tmp_path / 'r.parquet.journal')!r}, {{'a': 1}}); print('held', flush=True)\n{then}"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "held\n"
-    return child
+@contextlib.contextmanager
+def held(journal, wait_s=None):
+    """Let another process hold a journal until the block ends; or, after so many seconds, delete it."""
+    child, pipe = children.told(children.hold_journal, str(journal), {"a": 1}, wait_s)
+    with pipe:
+        assert pipe.recv() == "held"
+        yield
+    child.join()
 
 
 @pytest.mark.whole
 def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
     path = tmp_path / "r.parquet"
     path.write_bytes(b"another process is about to replace this")
-    with hold(tmp_path, "sys.stdin.read()") as child:
-        with pytest.raises(DataError, match="another process"):
-            record(*scripted(), path)
-        child.stdin.close()
+    with held(tmp_path / "r.parquet.journal"), pytest.raises(DataError, match="another process"):
+        record(*scripted(), path)
     (tmp_path / "r.parquet.journal").unlink()
     with pytest.raises(SchemaError, match="parquet"):
         record(*scripted(), path)
@@ -500,7 +497,7 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
 def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.recordings.journal._JOURNAL_BUSY_S", 600.0)
     path = tmp_path / "r.parquet.journal"
-    with hold(tmp_path, "time.sleep(0.3); journal.delete()"):
+    with held(path, 0.3):
         journal = Journal(path, {"a": 2})
         journal.put("q", {(1, "generator"): {"answer": "x"}})
     journal.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +14,7 @@ from suffice.recordings.amending import stored_runs
 from suffice.recordings.file_locks import try_lock
 from suffice.recordings.parts import part_paths
 from suffice.recordings.stored_loops import read_labels
+from tests.support import children
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no users on this system, so nothing is joined")
 
@@ -141,13 +140,22 @@ def test_parts_that_cannot_be_joined_are_named(log, caplog):
 
 @pytest.mark.whole
 def test_small_parts_are_joined_by_another_process(tmp_path, monkeypatch):
-    log = tmp_path / "log"
-    written(log, *map(str, range(102)))
+    log, start = tmp_path / "log", parts_writing.start_python
+    assert parts_compaction._MANY_PARTS == 100
+    few = "from suffice.recordings import parts_compaction as compaction; compaction._MANY_PARTS = 2"
+
+    def started(option, code, *words, **settings):
+        return start(option, f"{few}; {code}", *words, **settings)
+
+    monkeypatch.setattr(parts_compaction, "_MANY_PARTS", 2)
+    monkeypatch.setattr(parts_writing, "start_python", started)
+    written(log, *"abcd")
     assert [path.name.endswith("-merged.parquet") for path in part_paths(log)].count(True) == 1
     assert len(part_paths(log)) == 2
     code = "import os, sys; from suffice.recordings import parts_writing as w; w.join_parts(sys.argv[1]); print(os.nice(0))"
-    done = subprocess.run([sys.executable, "-c", code, log], check=True, capture_output=True, text=True)
-    assert int(done.stdout) == min(os.nice(0) + 10, 19)
+    ended, out, error = children.output_of(code, log)
+    assert (ended, error) == (0, "")
+    assert int(out) == min(os.nice(0) + 10, 19)
     monkeypatch.setattr(parts_writing, "can_start_python", lambda: False)
     assert parts_writing._run_elsewhere("join_parts(sys.argv[1])", [str(log)]) == 1
     monkeypatch.undo()

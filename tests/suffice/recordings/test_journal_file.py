@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import subprocess
-import sys
 
 import pytest
 from benchmarks import journal_kills
@@ -15,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from suffice.errors import BusyError, SchemaError
 from suffice.recordings import journal_file
 from suffice.recordings.journal_file import LockedJournal, encoded, read_records
+from tests.support import children
 
 pytestmark = pytest.mark.usefixtures("real_syncs")
 VALUES = [["a", "caf\u00e9"], [], {"a": None}]
@@ -43,7 +42,7 @@ def read_locked(path):
 @given(
     st.lists(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8), max_size=8)
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_values_come_back_as_they_were_written(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("j") / "j"
     written(path, values)
@@ -123,7 +122,7 @@ def test_a_power_cut_in_the_last_write_loses_nothing_before_it(tmp_path, caplog,
 @pytest.mark.parametrize("size", [512, 4096])
 def test_a_zeroed_sector_before_other_records_is_an_error(tmp_path, size, reserve):
     path = tmp_path / "j"
-    data, ends = written(path, [[number, "x" * (number % 40)] for number in range(1000)], reserve=reserve)
+    data, ends = written(path, [[number, "x" * (number % 40)] for number in range(400)], reserve=reserve)
     for start in range(0, ends[-2] - size, size):
         changed = data[:start] + bytes(size) + data[start + size :]
         path.write_bytes(changed)
@@ -201,18 +200,12 @@ def test_a_record_that_is_whole_after_the_read_was_not_torn(tmp_path, caplog, mo
 @pytest.mark.whole
 def test_one_process_writes_at_a_time_and_the_lock_ends_with_it(tmp_path):
     path = tmp_path / "j"
-    code = (
-        "import sys; from pathlib import Path; from suffice.recordings.journal_file import LockedJournal\n"
-        "file = LockedJournal(Path(sys.argv[1]), busy='busy', wait_s=0.0); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout.readline() == "held\n"
+    child, pipe = children.told(children.hold_file, path)
+    with pipe:
+        assert pipe.recv() == "held"
         with pytest.raises(BusyError, match="busy"):
             opened(path)
-        child.kill()
-        child.wait()
+        children.killed(child)
     opened(path).close()
 
 

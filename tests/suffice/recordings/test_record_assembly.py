@@ -24,7 +24,7 @@ from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
 from suffice.recordings.schema import Columns, build_table, cost_names, fill_costs
 from suffice.recordings.stored import StoredRows
-from tests.suffice.loops.test_record import scripted
+from tests.support.recording import scripted
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
@@ -100,7 +100,7 @@ def pieces(rows, size):
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(questions_of(LOOSE, "q", least=1), st.integers(1, 6))
 def test_the_tables_of_pieces_of_rows_are_the_table_of_all(questions, size):
     rows = [row for found in questions.values() for row in found]
@@ -116,7 +116,7 @@ def test_the_tables_of_pieces_of_rows_are_the_table_of_all(questions, size):
     assert columns.blank == {n for n in whole.column_names if all(row.get(n) is None for row in rows)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(questions_of(LOOSE, "q", least=1), st.integers(1, 6))
 def test_writing_in_pieces_and_at_once_gives_equal_checksums(questions, size):
     table = build_table([row for found in questions.values() for row in found])
@@ -141,7 +141,7 @@ def put_together(new, old, order):
     return table.take(pa.array(sorted(range(len(table)), key=keys.__getitem__)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(questions_of(COLUMNS, "new"), questions_of(COLUMNS, "old", least=1), st.data())
 def test_new_and_stored_rows_follow_the_order_of_questions(new, old, data):
     order = data.draw(st.permutations([*new, *old, "never answered"]))

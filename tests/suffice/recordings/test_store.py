@@ -71,7 +71,7 @@ def tables(draw):
     return draw(st.permutations(rows))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.dictionaries(TEXT, TEXT | st.integers(-5, 5) | st.none(), max_size=3))
 def test_every_column_reads_back_equal_unknown_ones_too(rows, metadata):
     with tempfile.TemporaryDirectory() as folder:

@@ -107,7 +107,7 @@ def test_mean_outside_the_predictions_is_still_covered():
 
 def test_no_interval_misses_a_drifting_mean_too_often():
     rng = np.random.default_rng(3)
-    runs, n = 300, 2000
+    runs, n = 120, 1500
     means = 0.1 + 0.2 * np.sin(np.arange(n) / 300)  # net losses: gains in one of ten
     drawn = rng.random((runs, n))
     values = np.where(drawn < 0.1, -1.0, np.where(drawn < 0.2 + means, 1.0, 0.0))

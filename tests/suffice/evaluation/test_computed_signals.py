@@ -61,7 +61,7 @@ def without(recording, names):
     return Recording(recording.table.drop_columns([*names]), recording.metadata)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(drawn.recorded())
 def test_a_computed_column_equals_the_recorded_one(recorded):
     recording = drawn.record(recorded.trajectories, names=ANSWERED)

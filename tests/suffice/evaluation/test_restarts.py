@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
@@ -38,6 +38,7 @@ def by_definition(alarm, losses, audited, rates=None):
     return values
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(LOSSES, st.booleans()), min_size=1, max_size=12), st.sampled_from([None, 0.1]))
 def test_the_value_is_its_definition(questions, least_rate):
     losses, audited = np.array([loss for loss, _ in questions]), [drawn for _, drawn in questions]
@@ -52,6 +53,7 @@ def test_the_value_is_its_definition(questions, least_rate):
     assert after.n == len(losses)
 
 
+@settings(max_examples=50)
 @given(
     hnp.arrays(np.float64, st.integers(1, 40), elements=LOSSES),
     st.integers(0, 40),
@@ -98,6 +100,7 @@ def at_the_bound(draw, low):
     return (epsilon, np.array([low, loss, 1.0, 0.0]), chances) if (chances >= 0).all() else (epsilon, None, None)
 
 
+@settings(max_examples=40)
 @given(at_the_bound(-1.0) | at_the_bound(0.0), st.floats(0.05, 1))
 def test_the_value_is_expected_to_stay_one_at_the_bound(case, rate):
     epsilon, values, chances = case

@@ -262,6 +262,7 @@ def test_all_answers_unreadable_is_no_vote_at_all():
 answers = st.lists(st.sampled_from(["18", "-18", "$18.00", "20", "no idea", "", None]), min_size=1, max_size=6)
 
 
+@settings(max_examples=50)
 @given(
     answers,
     st.sampled_from([*NAMED, "posterior_plurality >= 0.7", "vote_entropy <= 0.2", "answer_stable >= 1", "never()"]),
@@ -590,7 +591,7 @@ def test_a_mean_over_orders_is_the_mean_over_all_permutations():
     assert result.rows[0].stop_rounds == pytest.approx({1: 11 / 12, 2: 1 / 12}, abs=0.02)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=5, max_size=5), min_size=1, max_size=4).filter(
         lambda texts: any(map(any, texts))

@@ -83,7 +83,7 @@ def page(report):
 # The slider
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(data=st.data())
 def test_the_slider_is_the_replay_at_every_threshold(data):
     item = data.draw(recorded(max_questions=4))

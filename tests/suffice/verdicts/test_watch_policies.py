@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import write_recording
 from suffice.errors import DataError
@@ -38,6 +38,7 @@ def deployed_after(n: int, before: int) -> Recording:
 # Numbers and shares
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=1, max_size=12), st.randoms())
 def test_policies_are_numbered_by_their_first_request_in_any_row_order(places, random):
     log = log_of_policies(places)
@@ -68,6 +69,7 @@ def test_without_times_the_order_of_the_log_counts():
     assert [policy_number(bare, policy) for policy in POLICIES] == [3, 2, 1, 4]
 
 
+@settings(max_examples=50)
 @given(st.floats(0.001, 0.5), st.integers(1, 300))
 def test_the_shares_of_all_policies_add_up_to_the_risk(alpha, n):
     spent = sum(share_of_risk(alpha, number) for number in range(1, n + 1))

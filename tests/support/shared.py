@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from suffice.recordings.recording import Recording
-from suffice.recordings.schema import build_table
+from suffice.recordings.schema import table_of_columns
 from tests.support import llamacpp
 
 __all__ = ["STORED_TINY_MODEL", "taught_model", "tiny_model"]
@@ -35,21 +35,30 @@ def recording_of(
 
     Every column is one value, a list with one for each question, or a list of lists with one for each of its rounds.
     """
-    rows = []
-    for q, rounds in enumerate(answers):
-        for i, answer in enumerate(rounds):
-            right = float(answer == gold)
-            row = {"question_id": f"q{q}", "round": start + i, "end": "max_rounds", "answer": answer}
-            row |= {"em": right, "f1": right, "cost.generator.calls": 1.0}
-            rows.append(row | {name: _cell(values, q, i) for name, values in columns.items()})
-    return Recording(build_table(rows, kinds or {}), metadata)
+    widths = [len(rounds) for rounds in answers]
+    given = [answer for rounds in answers for answer in rounds]
+    right = [float(answer == gold) for answer in given]
+    made = {
+        "question_id": _cells([f"q{q}" for q in range(len(answers))], widths),
+        "round": [start + i for width in widths for i in range(width)],
+        "end": ["max_rounds"] * len(given),
+        "answer": given,
+        "em": right,
+        "f1": right,
+        "cost.generator.calls": [1.0] * len(given),
+    }
+    made |= {name: _cells(values, widths) for name, values in columns.items()}
+    return Recording(table_of_columns(made, kinds or {}), metadata)
 
 
-def _cell(values: Any, *places: int) -> Any:
-    for place in places:
-        if isinstance(values, list):
-            values = values[place]
-    return values
+def _cells(values: Any, widths: list[int]) -> list[Any]:
+    """Return a value for each round of each question."""
+    if not isinstance(values, list):
+        return [values] * sum(widths)
+    cells: list[Any] = []
+    for q, width in enumerate(widths):
+        cells += values[q][:width] if isinstance(values[q], list) else [values[q]] * width
+    return cells
 
 
 def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], object]) -> Path:

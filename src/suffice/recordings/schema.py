@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -258,9 +259,9 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
     """
     all_rows = list(rows)
-    columns = Columns(kinds)
-    columns.add(all_rows)
-    return columns.table(all_rows)
+    names = dict.fromkeys(itertools.chain.from_iterable(all_rows))
+    # By column and not by row, which takes a third of the time.
+    return table_of_columns({name: [row.get(name) for row in all_rows] for name in names}, kinds or {})
 
 
 def table_of_columns(columns: Mapping[str, Any], kinds: Mapping[str, str], texts: Collection[str] = ()) -> pa.Table:

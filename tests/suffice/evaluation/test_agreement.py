@@ -132,7 +132,7 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_named_or_gated_rule_stops_alike_whichever_way_in(folder, text, data):
     rule = parse_rule("never()" if text == "full" else text)

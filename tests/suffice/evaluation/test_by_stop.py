@@ -83,7 +83,7 @@ def same_runs(ours, theirs):
 def test_orders_at_once_are_each_order_by_itself(start, gated):
     rng = np.random.default_rng(start)
     rows = []
-    for q, n in enumerate(rng.integers(1, 7, 30).tolist()):
+    for q, n in enumerate(rng.integers(1, 7, 16).tolist()):
         for r in range(start, start + n):
             unread = rng.random() < 0.15
             rows.append(
@@ -122,7 +122,7 @@ def test_orders_at_once_are_each_order_by_itself(start, gated):
         policy("lead(1) & judge > 0.5", 6),  # the judge is called where the vote leads
         replace(policy("lead(2)", 6), selector="weighted_majority_of_samples(answer_margin)"),  # weights below 0
     ]
-    orders = 7
+    orders = 3
     quick, dealt = run_all(prepared, policies, orders, 3, twinned=range(len(policies)))
     slow = one_by_one(prepared, orders, 3, lambda one: [run_policy(one, each)[0] for each in policies])
     twins = one_by_one(

@@ -29,7 +29,7 @@ from tests.support.strategies import Trajectory
 FULL = "full"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_whatever_rule_cut_a_recording_the_truth_lies_within_the_bounds(data):
     whole = data.draw(drawn.recorded(max_questions=5))

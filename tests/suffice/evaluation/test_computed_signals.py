@@ -61,7 +61,7 @@ def without(recording, names):
     return Recording(recording.table.drop_columns([*names]), recording.metadata)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(drawn.recorded())
 def test_a_computed_column_equals_the_recorded_one(recorded):
     recording = drawn.record(recorded.trajectories, names=ANSWERED)
@@ -70,6 +70,7 @@ def test_a_computed_column_equals_the_recorded_one(recorded):
         np.testing.assert_array_equal(computed.column(name), recording.column(name))
 
 
+@settings(max_examples=40)
 @given(drawn.recorded(start=1))
 def test_a_new_signal_stops_a_recording_where_it_stops_live(recorded):
     recording = recorded.recording

@@ -61,7 +61,7 @@ def charged(recording: Recording, rule: Rule, **changes) -> dict[str, list[int]]
 # --- laws -----------------------------------------------------------------------------------------------------------
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_the_ledger_equals_plain_loops(data):
     drawn = data.draw(recorded())
@@ -80,7 +80,7 @@ def test_the_ledger_equals_plain_loops(data):
             assert index[masks[f"judge:{judge}"][q]].tolist() == sorted(int(rows[t]["round"]) for t in called)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=12)
 @given(st.data())
 def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
     drawn = data.draw(recorded(start=1))

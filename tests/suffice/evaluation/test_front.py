@@ -16,7 +16,7 @@ POINTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(POINTS, st.integers(0, 28).map(lambda c: c / 4))
 def test_the_best_mixture_is_the_best_coin_between_any_two(points, budget):
     quality, cost = np.array(points).T
@@ -33,7 +33,7 @@ def test_the_best_mixture_is_the_best_coin_between_any_two(points, budget):
     assert (mixture.cheap == mixture.dear) == (mixture.share == 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(POINTS)
 def test_hull_points_rise_ever_less_and_no_coin_does_better(points):
     quality, cost = np.array(points).T

@@ -123,7 +123,7 @@ def test_rounds_are_billed_without_reuse_and_with_shared_prefixes_cached():
     assert any("judge:own" in note for note in result.notes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(drawn.recorded(start=1, complete=True))
 def test_rounds_as_recorded_add_up_to_the_full_budget(data):
     rows = [row for row in round_costs(data.recording, PRICE).rows if row.billing == "as recorded"]

@@ -79,7 +79,7 @@ def test_stops_and_answers_equal_plain_loops(data):
             assert run.values[name][q] == reference.scored(rows, stop, chosen, name)
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_one_question_alone_replays_as_it_does_in_the_full_recording(data):
     drawn = data.draw(recorded(complete=True))
@@ -95,7 +95,7 @@ def test_one_question_alone_replays_as_it_does_in_the_full_recording(data):
         np.testing.assert_equal(run.ledger.calls[0], full.ledger.calls[q])
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_the_matrix_path_equals_one_policy_at_a_time(data):
     drawn = data.draw(recorded())
@@ -115,7 +115,7 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
             assert matrix[name][position].tolist() == run.values[name].tolist()
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_the_random_twin_is_the_mean_over_permutations_of_equal_lengths(data):
     drawn = data.draw(recorded(max_questions=5))
@@ -167,7 +167,7 @@ def test_oracles_equal_plain_loops(data):
         assert best.values["f1"][q] == max(row["f1"] for row in rows)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=12)
 @given(st.data())
 def test_the_dominated_verdict_equals_a_plain_comparison(data):
     drawn = data.draw(recorded(complete=True, start=1))
@@ -195,7 +195,7 @@ def test_the_dominated_verdict_equals_a_plain_comparison(data):
             assert points[row.cheapest_match][1] == min(points[label][1] for label in good)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=10)
 @given(st.data())
 def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
     drawn = data.draw(recorded(start=1))
@@ -506,7 +506,7 @@ def _same(value, other):
     return json.dumps(value.to_dict()) == json.dumps(other.to_dict())
 
 
-@settings(SETTINGS, max_examples=15)
+@settings(SETTINGS, max_examples=10)
 @given(st.data())
 def test_a_replayer_says_what_replay_says_whatever_it_replayed_before(data):
     drawn = data.draw(recorded())

@@ -354,10 +354,10 @@ def test_outcomes_are_those_of_replay():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gated_rules_start_at_round_0_and_equal_replay(form):
-    of = gated(40, seed=2)
+    of = gated(20, seed=2)
     for names in (GATED, GATED[:4], GATED[:1]):
         made = explorer(gated_space(form, names, patience=(1, 2)), of)
-        numbers = np.sort(np.random.default_rng(1).choice(made.space.count, min(made.space.count, 40), replace=False))
+        numbers = np.sort(np.random.default_rng(1).choice(made.space.count, min(made.space.count, 15), replace=False))
         rules = made.rules(numbers)
         assert {reads_round_0(rule) for rule in rules} == ({True, False} if len(names) > 1 else {True})
         means = made.means(numbers)
@@ -679,13 +679,13 @@ def test_the_choice_is_made_on_tune_and_reported_on_eval():
 def test_the_naive_best_flatters_and_cross_fitting_does_not():
     """Rules without any merit: the naive lead is luck, which the other estimates and the corrected p-value show."""
     naive, crossed, corrected = [], [], []
-    for seed in range(40):
+    for seed in range(20):
         of = recording(60, seed=100 + seed, prefix="e")
         tune = recording(60, seed=200 + seed)
         table = of.table.set_column(
             of.table.column_names.index("f1"), "f1", pa.array(np.random.default_rng(seed).random(300))
         )
-        options = {"metric": "f1", "resampling": Resampling(n_resamples=200), "baseline": "fixed_k(1)"}
+        options = {"metric": "f1", "resampling": Resampling(n_resamples=100), "baseline": "fixed_k(1)"}
         made = search(Recording(table), space("dnf", NAMES, grid=2), tune=tune, **options)
         naive.append(made.optimism.estimate("naive").quality)
         crossed.append(made.optimism.estimate("cross-fitted").quality)

@@ -105,6 +105,16 @@ def parts(rows, tmp_path_factory):
     return write_parts(tmp_path_factory.mktemp("parts") / "run", rows, of)
 
 
+@pytest.fixture(scope="module")
+def searched(parts):
+    return search(parts, resampling=FEW)
+
+
+@pytest.fixture(scope="module")
+def memory(whole):
+    return search(read_recording(whole), resampling=FEW)
+
+
 # Figures ----------------------------------------------------------------------------------------------------------------
 
 
@@ -153,15 +163,15 @@ def test_differences_of_units_are_drawn_and_measured_as_their_clusters():
             assert (result.low, result.high) == pytest.approx(tuple(np.quantile(means[i], [0.025, 0.975])))
 
 
-def test_a_file_gives_equal_figures_in_memory_by_path_and_in_parts(whole, parts, rows):
-    memory = search(read_recording(whole), resampling=FEW)
+def test_a_file_gives_equal_figures_in_memory_by_path_and_in_parts(whole, searched, memory, rows):
     assert memory.chosen is not None
     assert memory.optimism.estimate("naive").delta.n > memory.optimism.estimate("naive").delta.n_clusters
     mixed = Recording(build_table([rows[i] for i in np.random.default_rng(5).permutation(len(rows))]))
     table = read_recording(whole).table
     place = table.column_names.index("end")
     coded = Recording(table.set_column(place, "end", table.column("end").dictionary_encode()))
-    for other in (whole, parts, mixed, coded):
+    assert_same(searched, memory)
+    for other in (whole, mixed, coded):
         assert_same(search(other, resampling=FEW), memory)
 
 
@@ -350,15 +360,14 @@ def test_without_draws_there_are_no_intervals(parts, whole):
     assert result.named[0].delta is None
 
 
-def test_the_policy_and_all_rules_can_be_written(parts, whole, tmp_path):
-    result = search(parts, resampling=FEW)
-    write_rules(result, tmp_path / "rules.parquet")
-    write_rules(search(read_recording(whole), resampling=FEW), tmp_path / "memory.parquet")
-    ours, memory = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("rules", "memory"))
+def test_the_policy_and_all_rules_can_be_written(searched, memory, whole, tmp_path):
+    write_rules(searched, tmp_path / "rules.parquet")
+    write_rules(memory, tmp_path / "memory.parquet")
+    ours, theirs = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("rules", "memory"))
     for name in ("rule", "members", "max_rounds", "thresholds", "front"):
-        assert ours.column(name).to_pylist() == memory.column(name).to_pylist(), name
-    result.plot().save(tmp_path / "rules.html")
-    row = replay(read_recording(whole), [result.chosen.policy], resampling=FEW).rows[0]
+        assert ours.column(name).to_pylist() == theirs.column(name).to_pylist(), name
+    searched.plot().save(tmp_path / "rules.html")
+    row = replay(read_recording(whole), [searched.chosen.policy], resampling=FEW).rows[0]
     assert row.selected_here
 
 
@@ -401,11 +410,10 @@ def test_a_part_without_a_signal_never_fires_and_notes_count_it(tmp_path):
     assert {note for note in memory.notes if "undefined" in note} <= set(ours.notes)
 
 
-def test_a_part_without_rows_changes_nothing(rows, tmp_path):
+def test_a_part_without_rows_changes_nothing(rows, memory, tmp_path):
     folder = write_parts(tmp_path / "run", rows, [i % 3 for i in range(70)])
-    expected = search(folder, resampling=FEW)
     write_recording(folder / "part-0009.parquet", read_recording(folder / "part-0000.parquet").table.slice(0, 0))
-    assert_same(search(folder, resampling=FEW), expected)
+    assert_same(search(folder, resampling=FEW), memory)
     assert replay_in_blocks(folder, "fixed_k(2)").n == read_recording(folder).shape[0] == 70
 
 
@@ -540,13 +548,13 @@ def test_agreement_counts_searched_questions_without_an_answer(tmp_path):
 
 
 @pytest.mark.whole
-def test_the_command_searches_parts_in_processes(parts, tmp_path):
+def test_the_command_searches_parts_in_processes(parts, searched, tmp_path):
     arguments = ["search", parts, "--set=resamples=40", "--json"]
     alone = cli(*arguments, "--jobs", 1)
     assert (alone.code, alone.err) == (0, "")
     several = cli(*arguments, "--jobs", 2, "--policy", tmp_path / "policy.json")
     assert several.json == alone.json
-    assert alone.json == json.loads(json.dumps(search(parts, resampling=FEW).to_dict()))
+    assert alone.json == json.loads(json.dumps(searched.to_dict()))
     plain = cli("search", parts, "--set=resamples=40", "--jobs", 1, "--details")
     for words in ("nested, selected on", "the intervals of rules are t intervals", "cross-fitted"):
         assert words in plain.out

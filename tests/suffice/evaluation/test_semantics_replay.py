@@ -174,7 +174,7 @@ def test_fixed_k_on_a_shorter_trajectory_returns_its_last_round():
     assert beyond.row("fixed_k(9)").stop_rounds == {2: 0.5, 3: 0.5}
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_first_of_fires_exactly_when_the_or_of_its_members_does(data):
     drawn = data.draw(recorded(start=1))
@@ -238,7 +238,7 @@ def test_oracles_have_no_operational_cost_for_judges():
 # --- Exactness ------------------------------------------------------------------------------------------------------
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(st.data())
 def test_stopping_takes_a_prefix(data):
     """What was recorded after the stop changes nothing: cut there, the replay is the same."""

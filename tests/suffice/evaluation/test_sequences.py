@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
@@ -56,6 +56,7 @@ def test_observations_in_two_parts_give_what_they_give_at_once(values, split):
     assert parts.low_end == whole.low_end <= whole.mean <= whole.high_end == parts.high_end
 
 
+@settings(max_examples=40)
 @given(hnp.arrays(np.float64, (3, 12), elements=st.floats(0, 1)))
 def test_many_sequences_are_each_what_it_is_alone_and_looks_are_states(values):
     start = ConfidenceSequence.start(0.0, 1.0, 0.1)
@@ -67,6 +68,7 @@ def test_many_sequences_are_each_what_it_is_alone_and_looks_are_states(values):
             assert together.high_end[place, n - 1] == pytest.approx(alone.high_end, abs=1e-12)
 
 
+@settings(max_examples=50)
 @given(losses)
 def test_the_unit_of_the_observations_does_not_matter(values):
     ours = ConfidenceSequence.start(-1.0, 1.0).observe(values)
@@ -107,7 +109,7 @@ def test_mean_outside_the_predictions_is_still_covered():
 
 def test_no_interval_misses_a_drifting_mean_too_often():
     rng = np.random.default_rng(3)
-    runs, n = 300, 2000
+    runs, n = 120, 1500
     means = 0.1 + 0.2 * np.sin(np.arange(n) / 300)  # net losses: gains in one of ten
     drawn = rng.random((runs, n))
     values = np.where(drawn < 0.1, -1.0, np.where(drawn < 0.2 + means, 1.0, 0.0))

@@ -246,14 +246,14 @@ def test_rows_of_a_question_in_any_order_are_the_same_rows(folder):
 
 @pytest.mark.parametrize("by", ["cluster", "question"])
 def test_repeated_questions_are_drawn_as_in_memory(folder, by):
-    data = rows(90)
+    data = rows(45)
     for row in data:
-        number = int(row["question_id"][1:]) % 30  # the runs of a question lie apart
+        number = int(row["question_id"][1:]) % 15  # the runs of a question lie apart
         row[by] = f"c{number}" if by == "cluster" else f"Where is tower {number}?"
     path = written(folder, data)
     how = {"metrics": ["f1"], "resampling": FEW}
     result = replay_in_blocks(path, "score_gap > 0.7", **how, block_rows=16)
-    assert (result.n, result.n_clusters) == (90, 30)
+    assert (result.n, result.n_clusters) == (45, 15)
     assert_same_replay(result, replay(read_recording(path), "score_gap > 0.7", **how))
 
 
@@ -270,12 +270,12 @@ def test_two_clusters_of_one_text_are_noted_as_in_memory(folder):
 
 @pytest.mark.parametrize("by", ["", "cluster", "question"])
 def test_samples_stream_as_in_memory(folder, by):
-    data = [row | {"answer": f"a{(3 * number + row['round'] ** 2) % 4}"} for number, row in enumerate(rows(40))]
+    data = [row | {"answer": f"a{(3 * number + row['round'] ** 2) % 4}"} for number, row in enumerate(rows(18))]
     for row in data if by else ():
-        row[by] = f"c{int(row['question_id'][1:]) % 15}"
+        row[by] = f"c{int(row['question_id'][1:]) % 7}"
     path = folder / "samples.parquet"
     write_recording(path, data, {"exchangeable": True}, kinds={"score_gap": "signal"})
-    how = {"metrics": ("f1",), "resampling": FEW, "orders": 7, "prices": PRICE}
+    how = {"metrics": ("f1",), "resampling": FEW, "orders": 3, "prices": PRICE}
     asked = ["lead(2)", "score_gap > 0.7", "lead(1) & score_gap > 0.4"]
     assert_same_replay(replay_in_blocks(path, asked, **how, block_rows=9), replay(read_recording(path), asked, **how))
 

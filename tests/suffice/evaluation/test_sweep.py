@@ -38,7 +38,7 @@ def rounds(seed: int, n: int = 12, width: int = 4) -> Rounds:
     return Rounds(columns, np.arange(1, width + 1), np.ones((n, width), dtype=bool), answers)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(text=st.sampled_from(RULES), seed=st.integers(0, 10**6))
 def test_the_interval_of_equivalent_thresholds_is_exact(text: str, seed: int) -> None:
     raw, rule = rounds(seed), parse_rule(text)

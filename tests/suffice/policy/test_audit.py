@@ -157,7 +157,7 @@ def test_no_decision_is_read_in_an_audit():
         session.observe(Round(index=3, answer="b"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_an_audit_survives_a_queue_and_shadows_decide_as_alone(data):
     drawn = data.draw(recorded(max_questions=1))

@@ -125,7 +125,7 @@ def expected(selector: str, rounds, stop: int) -> int:
     return max(found, key=lambda i: (score(found[i]), i))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(DRAFTS, min_size=1, max_size=3), st.integers(1, 6), st.sampled_from(SELECTORS))
 def test_selectors_choose_live_and_replayed_what_plain_loops_choose(listed, k, text):
     trajectories = [trajectory(drafts) for drafts in listed]

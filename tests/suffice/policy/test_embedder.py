@@ -105,7 +105,7 @@ def test_50_000_characters_are_read_to_the_end(minilm):
     before, after = minilm.chunks(words + " yes it is done now"), minilm.chunks(words + " no it is not done")
     assert len(before) > 10
     assert not np.array_equal(before[-1], after[-1])
-    assert np.isfinite(minilm.embed(["word " * 2_000])).all()
+    assert np.isfinite(minilm.embed(["word " * 600])).all()
 
 
 def test_an_overlong_word_is_not_unknown_as_a_whole(minilm):

@@ -62,9 +62,10 @@ def test_a_mark_is_read_from_what_judges_say_and_nothing_else_is(text, mark):
     assert math.isnan(found) if mark is None else found == mark
 
 
-def test_a_megabyte_of_anything_is_read_at_once():
+def test_a_long_text_of_anything_is_read_at_once():
+    # A search that tried again at each place would take minutes.
     for piece in ("1 ", "Mark: ", "mark*", "4 out  of "):
-        assert math.isnan(parse_mark(piece * (1_000_000 // len(piece)) + "!")) or piece == "1 " or piece.startswith("4")
+        assert math.isnan(parse_mark(piece * (200_000 // len(piece)) + "!")) or piece == "1 " or piece.startswith("4")
 
 
 def measured(enricher, answer="Oslo", passages=PASSAGES):

@@ -65,7 +65,7 @@ def test_clusters_are_those_of_a_plain_loop_and_later_answers_change_nothing(tex
         np.testing.assert_array_equal(NORMALIZERS["angles"].ids(texts[:n]), ids[:n])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(samples, min_size=1, max_size=4),
     st.sampled_from(["lead(2)", "vote_share >= 0.6", "answer_stable >= 1", "vote_entropy <= 0.4"]),

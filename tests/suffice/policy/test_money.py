@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
@@ -51,6 +51,7 @@ def _written(amount):
     }
 
 
+@settings(max_examples=50)
 @given(AMOUNTS, st.sampled_from(["", "-"]))
 def test_all_forms_of_an_amount_have_one_key(amount, sign):
     keys = {

@@ -50,7 +50,7 @@ def checkpoints(answers: list[str], replies: list[str]) -> list[Round]:
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(answers, st.sampled_from(CERTAIN + CLEAR_DOUBT)), max_size=12), st.integers(2, 8))
 def test_dynasor_stops_where_its_program_does(probes, k):
     given_answers, replies = [answer for answer, _ in probes], [reply for _, reply in probes]
@@ -58,7 +58,7 @@ def test_dynasor_stops_where_its_program_does(probes, k):
     assert stop_of(f"dynasor({k})", checkpoints(given_answers, replies)) == program
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(answers, st.sampled_from(CERTAIN + CLEAR_DOUBT + WITHIN_WORDS)), max_size=12), st.integers(2, 4)
 )
@@ -83,7 +83,7 @@ def deer_program(trials: list[list[float]], threshold: float, most: int) -> int 
 logprobs = st.lists(st.floats(-0.3, 0.0), min_size=2, max_size=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(logprobs, max_size=14), st.sampled_from([0.8, 0.9, 0.95]))
 def test_deer_stops_where_its_program_does(trials, threshold):
     rounds = []
@@ -124,7 +124,7 @@ def calibration_program(probabilities: list[float], threshold: float, window: in
 probabilities = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(probabilities, st.floats(0.01, 1.0))
 def test_thought_calibration_stops_where_its_program_does(drawn, threshold):
     rounds = [Round(index=i, answer="x", thinking="so", signals={"p_correct": p}) for i, p in enumerate(drawn, start=1)]
@@ -148,7 +148,7 @@ def lynx_program(probabilities: list[float], q_right: float, q_wrong: float) -> 
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(probabilities, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_lynx_stops_where_its_program_does(drawn, q_right, q_wrong):
     assume(all(min(abs(1 - p - q_right), abs(1 - (1 - p) - q_wrong)) > 1e-9 for p in drawn))

@@ -64,7 +64,7 @@ def score(ranker: Ranked, rows: list[dict], stop: int, r: int) -> float:
     return total
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(drawn.recorded(start=1), RANKERS, st.integers(1, 5))
 def test_the_ranker_chooses_live_and_replayed_what_plain_loops_choose(data, ranker, k):
     policy = Policy(rule=fixed_k(k), selector=ranker, max_rounds=5, calibrators=(drawn.CALIBRATOR,))
@@ -82,13 +82,14 @@ def test_the_ranker_chooses_live_and_replayed_what_plain_loops_choose(data, rank
         assert decision.answer_round == (None if expected < 0 else rows[expected]["round"])
 
 
+@settings(max_examples=50)
 @given(RANKERS)
 def test_the_text_of_a_ranker_reads_back_equal(ranker):
     assert parse_selector(str(ranker)) == ranker
     assert Policy.from_dict(Policy(selector=ranker).to_dict()).selector == ranker
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(drawn.recorded(start=1, complete=True))
 def test_simple_rankers_equal_the_selectors_that_they_spell(data):
     raw = data.recording.rounds()

@@ -37,6 +37,7 @@ def first(fires: np.ndarray) -> np.ndarray:
     return np.where(fires.any(axis=-1), fires.argmax(axis=-1), fires.shape[-1])
 
 
+@settings(max_examples=60)
 @given(rules)
 def test_the_text_of_a_rule_parses_back_to_it(rule):
     assert parse_rule(str(rule)) == rule
@@ -52,6 +53,7 @@ COMPARED = st.builds(
 JOINED = st.lists(st.tuples(COMPARED, st.sampled_from(["&", "and"]), st.sampled_from(["|", "or"])), min_size=1)
 
 
+@settings(max_examples=60)
 @given(st.lists(JOINED, min_size=1, max_size=4))
 def test_comparisons_bind_tighter_than_and_which_binds_tighter_than_or(groups):
     bare, closed = "", []
@@ -85,6 +87,7 @@ def test_rule_texts_need_no_parentheses_around_comparisons(text, rule):
     assert parse_rule(text) == rule
 
 
+@settings(max_examples=60)
 @given(rules, many_rounds())
 def test_a_rule_never_reads_a_later_round(rule, rounds):
     whole = rule.fires(rounds)
@@ -92,6 +95,7 @@ def test_a_rule_never_reads_a_later_round(rule, rounds):
         np.testing.assert_array_equal(rule.fires(cut(rounds, n)), whole[..., :n])
 
 
+@settings(max_examples=60)
 @given(rules, many_rounds())
 def test_many_questions_fire_as_each_alone(rule, rounds):
     whole = rule.fires(rounds)
@@ -100,6 +104,7 @@ def test_many_questions_fire_as_each_alone(rule, rounds):
         np.testing.assert_array_equal(rule.fires(Rounds(columns, rounds.index, rounds.seen[q])), whole[q])
 
 
+@settings(max_examples=60)
 @given(rules, rules, many_rounds())
 def test_and_stops_no_earlier_and_or_no_later(a, b, rounds):
     alone = first(a.fires(rounds))
@@ -107,6 +112,7 @@ def test_and_stops_no_earlier_and_or_no_later(a, b, rounds):
     assert (first((a | b).fires(rounds)) <= alone).all()
 
 
+@settings(max_examples=60)
 @given(st.lists(rules, min_size=2, max_size=4), many_rounds())
 def test_first_of_fires_exactly_where_or_does(members, rounds):
     either = members[0]
@@ -115,11 +121,13 @@ def test_first_of_fires_exactly_where_or_does(members, rounds):
     np.testing.assert_array_equal(FirstOf(tuple(members)).fires(rounds), either.fires(rounds))
 
 
+@settings(max_examples=60)
 @given(rules, many_rounds(), st.integers(1, 4))
 def test_more_patience_never_fires_earlier(rule, rounds, n):
     assert (first(Patience(rule, n + 1).fires(rounds)) >= first(Patience(rule, n).fires(rounds))).all()
 
 
+@settings(max_examples=60)
 @given(rules)
 def test_undefined_never_stops(rule):
     nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in NAMES})

@@ -7,7 +7,7 @@ from datetime import datetime
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import UnsettledError
 from suffice.policy.comparisons import chosen_normalizer, guess_normalizer, merged_by_words
@@ -251,6 +251,7 @@ LITERALS = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(LITERALS, min_size=1, max_size=6))
 def test_words_never_compare_literals_of_code(values):
     texts = [repr(value) for value in values]

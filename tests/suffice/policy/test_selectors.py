@@ -75,7 +75,7 @@ def key(rounds, r):
 
 
 @pytest.mark.parametrize("text", SELECTORS)
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(questions=QUESTIONS)
 def test_many_questions_are_answered_as_a_plain_loop_answers_each(text, questions):
     x = np.array([[value for _, value in rounds] for rounds, _, _ in questions])

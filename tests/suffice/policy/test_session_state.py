@@ -32,7 +32,7 @@ def observed(session: Session, item: Round):
     return repr(outcome), [str(warning.message) for warning in caught]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_session_rebuilt_after_any_round_decides_the_rest_as_the_original(data):
     drawn = data.draw(recorded(max_questions=1))
@@ -51,7 +51,7 @@ def test_a_session_rebuilt_after_any_round_decides_the_rest_as_the_original(data
         assert repr(rebuilt.end("exhausted")) == repr(original.end("exhausted"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_policy_decides_rounds_as_a_session_does(data):
     drawn = data.draw(recorded(max_questions=1))

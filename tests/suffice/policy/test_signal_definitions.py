@@ -52,7 +52,7 @@ def loops(draw):
     return [Round(index=start + i, **{name: getattr(r, name) for name in fields}) for i, r in enumerate(rounds)]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(loops())
 def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
     for name, value in compute_signals(rounds, state=STATE).items():
@@ -63,7 +63,7 @@ def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
             assert math.isnan(value)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(loops())
 def test_appending_rounds_never_changes_an_earlier_value(rounds):
     growing, live = [], []
@@ -73,7 +73,7 @@ def test_appending_rounds_never_changes_an_earlier_value(rounds):
     np.testing.assert_equal([compute_signals(rounds[: i + 1], state=STATE) for i in range(len(rounds))], live)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(loops())
 def test_a_signal_reads_no_more_rounds_than_it_declares(rounds):
     for name, signal in SIGNALS.items():
@@ -118,7 +118,7 @@ def test_a_signal_of_complete_rounds_reads_the_fields_that_it_declares():
             assert signal.name.startswith("information_") or not math.isnan(value), signal.name
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(loops())
 def test_a_signal_reads_no_other_fields_than_it_declares(rounds):
     for signal in SIGNALS.values():
@@ -148,7 +148,7 @@ def test_a_signal_cannot_read_a_field_that_no_round_has():
         Signal(name="typo", doc="-", unit="score", range=(0, 1), reads={"anwser"})
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(loops())
 def test_asking_for_one_signal_equals_asking_for_all(rounds):
     everything = compute_signals(rounds, state=STATE)

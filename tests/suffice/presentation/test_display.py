@@ -183,6 +183,7 @@ def test_a_saved_chart_needs_no_network(tmp_path):
     assert page.count("<script>") == page.count("</script>") == 4
 
 
+@pytest.mark.usefixtures("remembered_windows")
 def test_the_example_notebook_runs(tmp_path, monkeypatch):
     """Cell by cell, in an event loop as in a notebook; the value of a cell's last expression shows itself."""
     monkeypatch.chdir(tmp_path)
@@ -195,7 +196,8 @@ def test_the_example_notebook_runs(tmp_path, monkeypatch):
             if cell["cell_type"] != "code":
                 continue
             assert cell["outputs"] == []
-            tree = ast.parse("".join(cell["source"]), f"cell {number}")
+            source = "".join(cell["source"]).replace("limit=12", "limit=5")  # the reader takes most of the time
+            tree = ast.parse(source, f"cell {number}")
             last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
             exec(compile(tree, f"cell {number}", "exec"), namespace)
             if last is not None:
@@ -205,4 +207,4 @@ def test_the_example_notebook_runs(tmp_path, monkeypatch):
 
     asyncio.run(run())
     assert {"ReplayResult", "Chart", "Policy", "DataFrame", "Decision", "RecordSummary"} <= set(shown)
-    assert read_recording("eval.parquet").shape[0] == 12
+    assert read_recording("eval.parquet").shape[0] == 5

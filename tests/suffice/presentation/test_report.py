@@ -43,6 +43,8 @@ SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 TASR = "(answer_stable >= 1) & (p_correct > 0.25)"
 JUDGED = "((p_correct > 0.4) & (judge_entailment >= 4)) | (overlap < 0.1)"
 PRICE = Price(uncached=0.5, cached=0.05, output=1.5)
+QUICK = Settings(resampling=Resampling(n_resamples=50))
+FEW = "--set=resamples=20"
 
 
 def prepared_for(kept, policy, metrics=("f1", "em"), price=PRICE):
@@ -60,8 +62,8 @@ def replayed(prepared, policy, literal, threshold):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    recording(folder / "eval.parquet", n=80, seed=1)
-    recording(folder / "judged.parquet", n=60, seed=2, judged=True)
+    recording(folder / "eval.parquet", n=30, seed=1)
+    recording(folder / "judged.parquet", n=24, seed=2, judged=True)
     hostile(folder / "hostile.parquet")
     return folder
 
@@ -70,7 +72,7 @@ def files(tmp_path_factory):
 def report(files):
     kept = read_recording(files / "eval.parquet")
     made = [policy_for(kept, TASR, name="tasr"), policy_for(kept, "answer_stable")]
-    return make_report({"eval": kept}, made, prices={"eval": {"generator": PRICE}})
+    return make_report({"eval": kept}, made, prices={"eval": {"generator": PRICE}}, settings=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def page(report):
 # The slider
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(data=st.data())
 def test_the_slider_is_the_replay_at_every_threshold(data):
     item = data.draw(recorded(max_questions=4))
@@ -397,7 +399,7 @@ def test_the_page_allows_only_its_own_scripts(page):
 def test_a_report_is_the_same_bytes_each_time(files, page):
     kept = read_recording(files / "eval.parquet")
     made = [policy_for(kept, TASR, name="tasr"), policy_for(kept, "answer_stable")]
-    assert render_html(make_report({"eval": kept}, made, prices={"eval": {"generator": PRICE}})) == page
+    assert render_html(make_report({"eval": kept}, made, prices={"eval": {"generator": PRICE}}, settings=QUICK)) == page
 
 
 def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypatch):
@@ -454,17 +456,17 @@ def test_at_most_300_trajectories_unless_all_are_asked_for(tmp_path):
 
 def test_the_command_writes_a_page_and_says_the_headline(files, tmp_path):
     out = tmp_path / "deep" / "r.html"
-    done = cli("report", files / "eval.parquet", "-o", out, "--rule", "answer_stable", code=0)
-    assert "On 80 questions, answer_stable reaches F1" in done.out
+    done = cli("report", files / "eval.parquet", "-o", out, "--rule", "answer_stable", FEW, code=0)
+    assert "On 30 questions, answer_stable reaches F1" in done.out
     assert str(out) in done.out
-    assert "suffice report eval.parquet --rule answer_stable" in out.read_text("utf-8")
+    assert "suffice report eval.parquet --rule answer_stable --set resamples=20" in out.read_text("utf-8")
     assert not list(out.parent.glob(".*"))
 
 
 def test_json_says_what_replay_says(files, tmp_path):
     out = tmp_path / "r.html"
-    told = cli("report", files / "eval.parquet", "-o", out, "--rule", TASR, "--json").json
-    replayed_ = cli("replay", files / "eval.parquet", "--rule", TASR, "--json").json
+    told = cli("report", files / "eval.parquet", "-o", out, "--rule", TASR, FEW, "--json").json
+    replayed_ = cli("replay", files / "eval.parquet", "--rule", TASR, FEW, "--json").json
     assert told["cells"][0]["replay"] == replayed_
     assert told["report"] == str(out)
     assert out.is_file()
@@ -478,6 +480,7 @@ def test_every_format_prints_the_same_tables(files, tmp_path, form):
         files / "judged.parquet",
         "--rule",
         "answer_stable",
+        FEW,
         "--format",
         form,
     ]
@@ -496,7 +499,15 @@ def test_every_format_prints_the_same_tables(files, tmp_path, form):
 def test_several_recordings_have_a_table_together_and_a_cell_each(files, tmp_path):
     out = tmp_path / "two.html"
     done = cli(
-        "report", files / "eval.parquet", files / "judged.parquet", "-o", out, "--rule", "answer_stable", "--details"
+        "report",
+        files / "eval.parquet",
+        files / "judged.parquet",
+        "-o",
+        out,
+        "--rule",
+        "answer_stable",
+        FEW,
+        "--details",
     )
     assert done.code == 0, done
     page = out.read_text("utf-8")
@@ -529,7 +540,7 @@ def test_a_rule_that_needs_a_calibrator_is_fitted_on_the_tune_recording(files, t
         row |= {"question_id": f"t{row['question_id']}", "question": f"For tuning: {row['question']}"}
     write_recording(tmp_path / "t.parquet", listed)
     told = cli(
-        "report", tmp_path / "e.parquet", "--tune", tmp_path / "t.parquet", "-o", tmp_path / "r.html", "--json"
+        "report", tmp_path / "e.parquet", "--tune", tmp_path / "t.parquet", "-o", tmp_path / "r.html", FEW, "--json"
     ).json
     rules = [row for row in told["cells"][0]["replay"]["rows"] if row["kind"] == "rule"]
     assert not any(row["selected_here"] for row in rules)
@@ -557,7 +568,9 @@ def test_wrong_input_is_said(files, arguments, code, message):
 
 def test_a_place_that_cannot_be_written_is_said(files, tmp_path):
     (tmp_path / "file").write_text("")
-    done = cli("report", files / "eval.parquet", "-o", tmp_path / "file" / "r.html", "--rule", "answer_stable", code=1)
+    done = cli(
+        "report", files / "eval.parquet", "-o", tmp_path / "file" / "r.html", "--rule", "answer_stable", FEW, code=1
+    )
     assert "read or written" in done.error
 
 
@@ -581,7 +594,7 @@ def test_one_question_and_all_right_and_all_wrong_make_a_page():
 def test_a_page_holds_the_evidence_that_some_round_saw_and_no_other(tmp_path):
     recording(tmp_path / "eval.parquet", n=20)
     data = questions(tmp_path / "questions.jsonl", n=20)
-    cli("report", tmp_path / "eval.parquet", "--questions", data, "-o", tmp_path / "page.html", code=0)
+    cli("report", tmp_path / "eval.parquet", "--questions", data, "-o", tmp_path / "page.html", FEW, code=0)
     for held in trajectories(page_data((tmp_path / "page.html").read_text())["cells"][0]):
         assert list(held["passages"]) == held["rounds"][-1]["passage_ids"]  # 8 were given, 5 at most revealed
         number = held["id"].removeprefix("q")

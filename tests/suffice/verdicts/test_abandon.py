@@ -144,6 +144,7 @@ def test_dollars_of_giving_up_equal_a_plain_loop_on_held_out_runs(tmp_path, pric
 
 def test_a_price_of_a_success_is_kept_with_the_decision(tmp_path):
     runs_of_agents = bundled_recording("agents_swebench")
+    runs_of_agents = runs_of_agents.select(np.arange(len(runs_of_agents.question_ids)) < 60)
     advice = decide(runs_of_agents, metric="abandon(resolved)", success_price=20.0)
     assert "At USD 20.00 a success, " in advice.lead
     advice.save(tmp_path / "d.json")

@@ -51,8 +51,11 @@ def reply(q: int, r: int) -> str:
     )
 
 
+WHOLE_REPLIES = asked(200, reply)
+
+
 def test_nothing_is_called_proved_where_nothing_can_be_judged():
-    advice = decide(asked(600, reply), metric="em", max_loss=0.1)
+    advice = decide(WHOLE_REPLIES, metric="em", max_loss=0.1)
     assert advice.trial.proved.any()  # every loss is 0 by a metric that sees none
     assert not {item.state for item in advice.figures} & {"proved", "advised"}
     assert not any(item["proved"] or item["needed"] for item in advice.to_dict()["candidates"])
@@ -60,13 +63,15 @@ def test_nothing_is_called_proved_where_nothing_can_be_judged():
 
 @pytest.mark.parametrize("metric", ["em", "f1", "f1 > 0.9", None])
 def test_whole_replies_that_contain_the_gold_answer_are_not_judged_by_words(metric):
-    log = asked(600, reply)
-    advice = decide(log, metric=metric, max_loss=0.1)
+    advice = decide(WHOLE_REPLIES, metric=metric, max_loss=0.1)
     assert advice.verdict == "cannot be judged"
     assert advice.policy is None
     assert "of the answers contain a gold answer, and 0 % equal one" in advice.sentence
     assert "--metric contains" in advice.sentence
-    assert decide(log, metric="contains", max_loss=0.1).verdict == "keep what you have"
+
+
+def test_whole_replies_are_judged_by_what_they_contain():
+    assert decide(asked(600, reply), metric="contains", max_loss=0.1).verdict == "keep what you have"
 
 
 def test_short_answers_are_judged_also_where_few_of_them_are_right():
@@ -80,9 +85,9 @@ def test_replies_are_seen_also_where_few_are_right_and_some_are_short():
         right = q % 5 == 0 if r > 2 else q % 10 == 0
         return city(q) if right and q % 30 == 0 else f"In step {r} I found {city(q) if right else 'Paris'}, I believe."
 
-    advice = decide(asked(900, hard), metric="em")
+    advice = decide(asked(600, hard), metric="em")
     assert advice.verdict == "cannot be judged"
-    assert re.search(r"2\d % of the answers contain a gold answer, and [2-5] % equal one", advice.sentence)
+    assert re.search(r"[12]\d % of the answers contain a gold answer, and [2-5] % equal one", advice.sentence)
 
 
 def test_numbers_that_contain_the_gold_answer_as_digits_are_no_replies():
@@ -95,7 +100,7 @@ def test_numbers_that_contain_the_gold_answer_as_digits_are_no_replies():
 def test_a_whole_question_score_is_not_judged_whatever_its_name(metric, golds):
     rows = [
         {**row, "golds": row["golds"] if golds else [], metric: float(int(row["question_id"][1:]) % 3 > 0)}
-        for row in asked(600, lambda q, r: city(q) if r > 2 else f"{r} {city(q)}").table.to_pylist()
+        for row in asked(200, lambda q, r: city(q) if r > 2 else f"{r} {city(q)}").table.to_pylist()
     ]
     log = Recording(build_table(rows, {metric: "metric"}), {"read_from": {metric: "score"}} if golds else {})
     advice = decide(log, metric=metric)
@@ -113,7 +118,7 @@ def test_whole_replies_as_samples_are_not_judged_by_votes():
     rows = [
         {"question_id": f"q{q}", "round": r, "golds": ["7"], "end": "max_rounds", "match": 0.0}
         | {"answer": f"try {rng.integers(1e9)}: it is {7 if rng.random() < 0.8 else 8} apples"}
-        for q in range(300)
+        for q in range(100)
         for r in range(1, 6)
     ]
     log = Recording(build_table(rows, {"match": "metric"}), {"exchangeable": True, "normalizer": "qa"})
@@ -134,11 +139,11 @@ def test_votes_that_the_normalizer_cannot_read_are_no_evidence():
 def test_gold_answers_that_are_missing_are_no_evidence():
     rows = [
         {**row, "golds": [] if int(row["question_id"][1:]) % 10 == 0 else row["golds"]}
-        for row in asked(600, lambda q, r: city(q)).table.to_pylist()
+        for row in asked(200, lambda q, r: city(q)).table.to_pylist()
     ]
     advice = decide(Recording(build_table(rows, {})), metric="em")
     assert advice.verdict == "cannot be judged"
-    assert "10 % of the questions have no gold answer that can be read" in advice.sentence
+    assert re.search(r"1\d % of the questions have no gold answer that can be read", advice.sentence)
 
 
 def test_gold_answers_that_the_normalizer_cannot_read_are_no_evidence():
@@ -159,7 +164,7 @@ def test_last_rounds_without_an_answer_are_no_evidence(metric):
     def answer(q: int, r: int) -> str | None:
         return None if r == 4 and q % 10 == 0 else city(q)
 
-    advice = decide(asked(600, answer), metric=metric)
+    advice = decide(asked(200, answer), metric=metric)
     assert advice.verdict == "cannot be judged"
     assert "the last round has no answer in 1" in advice.sentence
     assert "--column answer=" in advice.sentence
@@ -224,16 +229,16 @@ def verdict_names(log: Recording) -> list[str]:
 
 def test_an_unjudgeable_loop_stays_so_in_files_and_with_more_questions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = decide(asked(300, reply), metric="em", max_loss=0.1)
+    first = decide(asked(100, reply), metric="em", max_loss=0.1)
     again = Advice.from_dict(json.loads(json.dumps(first.to_dict())))
     assert again.to_dict() == first.to_dict()
     assert again.verdict == "cannot be judged"
-    later = decide(asked(300, reply, first=300), previous=again)
+    later = decide(asked(100, reply, first=100), previous=again)
     assert later.verdict == "cannot be judged"
-    assert later.trial.answers == first.trial.answers + AnswerCounts.of(asked(300, reply, first=300), "em")
+    assert later.trial.answers == first.trial.answers + AnswerCounts.of(asked(100, reply, first=100), "em")
     later.save("decision.json")
     assert cli("deploy", "decision.json").code != 0
-    log = asked(300, reply)
+    log = asked(100, reply)
     write_recording("log.parquet", log.table, log.metadata)
     shown = cli("decide", "log.parquet", "--metric", "em", "-o", "again.json", "--json").json
     assert shown["verdict"] == "cannot be judged"

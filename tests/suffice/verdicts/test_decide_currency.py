@@ -11,7 +11,15 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay.prices import Price
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.decisions.steps import Spending
-from tests.support.money_logs import money_recording as imported, money_rows as rows
+from tests.support.money_logs import money_recording as imported, money_rows
+
+FEW = 60
+"""Questions: the sentence names what a change would save before anything is proved."""
+
+
+def rows(*arguments, **more):
+    return money_rows(*arguments, n=FEW, **more)
+
 
 PRICE = Price(uncached=1, cached=1, output=1)
 
@@ -65,10 +73,10 @@ def test_prices_of_tokens_are_dollars_whatever_the_log_says(tmp_path):
 
 def test_questions_in_another_currency_are_not_added(tmp_path):
     advice = decide(imported(tmp_path, rows(name="cost_eur"), "cost_eur"), cost="money")
-    more = imported(tmp_path, rows(name="cost_eur", first=200), "cost_eur")
+    more = imported(tmp_path, rows(name="cost_eur", first=FEW), "cost_eur")
     assert "EUR 2.00" in decide(more, previous=advice).sentence
     with pytest.raises(ConfigMismatchError, match="in EUR"):
-        decide(imported(tmp_path, rows(first=200)), previous=advice)
+        decide(imported(tmp_path, rows(first=FEW)), previous=advice)
 
 
 def test_what_runs_and_successes_are_worth_is_in_that_currency():

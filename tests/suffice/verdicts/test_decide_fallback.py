@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.common.results import jsonable
 from suffice.errors import SchemaError
@@ -62,6 +62,7 @@ RATES = st.integers(-1, 50).map(lambda number: number / 1000)
 HAVE = st.sampled_from([0.0, 1.0, 2.0, 3.0]) | st.floats(0, 3.5)  # 3 is enough for all of the risk, and for no share
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(HAVE, RATES), min_size=1, max_size=5), st.data())
 def test_the_fewest_questions_are_those_after_which_it_passes(evidence, data):
     n = len(evidence)

@@ -72,7 +72,7 @@ def test_a_decision_without_a_better_coin_says_nothing_of_coins():
     assert advice.to_dict()["dominated_by"] is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 12)), min_size=3, max_size=6))
 def test_the_coin_is_the_best_of_all_pairs_of_budgets(advice, points):
     values, costs = np.array([quality / 10 for quality, _ in points]), np.array([float(cost) for _, cost in points])

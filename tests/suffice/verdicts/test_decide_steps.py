@@ -89,10 +89,12 @@ def test_the_coding_agent_is_kept_as_it_is():
 
 
 def test_a_smaller_saving_counts_if_that_is_declared():
-    advice = decide(bundled_recording("agents_swebench"), min_saving=0.0, cost="calls", max_loss=0.05)
+    agents = bundled_recording("agents_swebench")
+    agents = agents.select(np.arange(agents.shape[0]) < 250)
+    advice = decide(agents, min_saving=0.0, cost="calls", max_loss=0.05)
     saving = advice.trial.totals.saving("calls")
     assert advice.verdict == "do it"
-    assert advice.trial.saves.sum() == (saving > 0).sum()
+    assert advice.trial.saves.sum() == (saving > 0).sum() > (saving > 0.05).sum()
 
 
 def test_a_candidate_must_save_what_is_declared():
@@ -106,7 +108,8 @@ def test_a_candidate_must_save_what_is_declared():
 
 
 def test_loops_with_a_check_return_the_draft_with_least_error():
-    advice = decide(bundled_recording("checked_loops"))
+    loops = bundled_recording("checked_loops")
+    advice = decide(loops.select(np.arange(loops.shape[0]) % 2 == 0))
     by_label = {figures.policy: figures for figures in advice.figures}
     assert advice.trial.selector == "min_check_error"
     stop = by_label["check_error <= 0"]
@@ -117,7 +120,7 @@ def test_loops_with_a_check_return_the_draft_with_least_error():
 def test_the_screen_shows_where_the_money_went(tmp_path):
     path = tmp_path / "runs.parquet"
     recording = bundled_recording("agents_swebench")
-    few = recording.select(np.arange(len(recording.question_ids)) < 120)
+    few = recording.select(np.arange(len(recording.question_ids)) < 40)
     write_recording(path, few.table, few.metadata)
     shown = cli("decide", path, "-o", tmp_path / "d.json").out
     assert "Where the money went" in shown

@@ -129,8 +129,8 @@ def test_losses_in_parts_and_by_file_are_one_bet():
 
 
 def test_a_false_claim_at_the_bound_keeps_the_stated_risk():
-    rng, populations = np.random.default_rng(8), 1000
-    drawn = rng.random((populations, 800))
+    rng, populations = np.random.default_rng(8), 400
+    drawn = rng.random((populations, 400))
     losses = np.where(drawn < 0.05, -1.0, np.where(drawn < 0.12, 1.0, 0.0))  # the mean is 0.02
     false = int(Wealth.start(0.02, "below", populations).bet(losses).shown(0.05).sum())
     assert false <= 0.05 * populations  # of this seed; a bound of twice the risk is above it

@@ -18,12 +18,12 @@ from tests.support.cli_tools import cli
 N = 600
 
 
-def rows(closed, confidence, *, evidence: float = 0.9, rounds: int = 1, seed: int = 3) -> list[dict]:
+def rows(closed, confidence, *, evidence: float = 0.9, rounds: int = 1, seed: int = 3, n: int = N) -> list[dict]:
     """Return a log of round 0, right with probability `closed` of a question's number, and rounds with evidence."""
     rng = np.random.default_rng(seed)
-    known = rng.random(N)
+    known = rng.random(n)
     found = []
-    for q in range(N):
+    for q in range(n):
         right = rng.random() < closed(known[q])
         row = {"id": q, "question": f"Where is tower {q}?", "gold": "Oslo", "own": "Oslo" if right else "Kyiv"}
         row["confidence"] = confidence(known[q])
@@ -99,7 +99,7 @@ def test_low_values_count_as_confident_where_tune_questions_say_so(tmp_path):
 
 
 def test_a_missing_confidence_retrieves(tmp_path):
-    log = rows(lambda known: 1.0, lambda known: known if known > 0.5 else None)
+    log = rows(lambda known: 0.5, lambda known: known if known > 0.5 else None, n=100)
     gates = [
         policy
         for policy in decide(recorded(tmp_path, log), signals=["confidence"]).trial.candidates
@@ -111,7 +111,8 @@ def test_a_missing_confidence_retrieves(tmp_path):
 
 def test_a_deployed_gate_decides_at_round_0_alone(tmp_path):
     advice = decide(
-        recorded(tmp_path, rows(lambda known: known, lambda known: round(known, 3), rounds=3)), signals=["confidence"]
+        recorded(tmp_path, rows(lambda known: known, lambda known: round(known, 3), rounds=3, n=100)),
+        signals=["confidence"],
     )
     policies = [
         policy for policy in advice.trial.candidates if gate_of(policy) is not None and not is_closed_book(policy)
@@ -125,7 +126,7 @@ def test_a_deployed_gate_decides_at_round_0_alone(tmp_path):
 
 
 def test_loops_of_several_rounds_save_calls_unless_told_otherwise(tmp_path):
-    recording = recorded(tmp_path, rows(lambda known: 0.9, lambda known: known, rounds=3))
+    recording = recorded(tmp_path, rows(lambda known: 0.9, lambda known: known, rounds=3, n=100))
     calls, retrievals = decide(recording), decide(recording, cost="retrievals")
     assert (calls.trial.cost, retrievals.trial.cost) == ("calls", "retrievals")
     labels = [policy.label for policy in calls.trial.candidates]
@@ -197,11 +198,11 @@ def test_columns_that_are_no_confidence_are_refused(telling, name, word):
 
 def test_a_constant_confidence_is_refused(tmp_path):
     with pytest.raises(DataError, match="one value"):
-        decide(recorded(tmp_path, rows(lambda known: 0.5, lambda known: 0.5)), signals=["confidence"])
+        decide(recorded(tmp_path, rows(lambda known: 0.5, lambda known: 0.5, n=60)), signals=["confidence"])
 
 
 def test_a_confidence_of_two_values_has_one_threshold(tmp_path):
-    recording = recorded(tmp_path, rows(lambda known: 0.9 * known, lambda known: int(known > 0.5)))
+    recording = recorded(tmp_path, rows(lambda known: 0.9 * known, lambda known: int(known > 0.5), n=100))
     assert [label for label, _ in gate_rules(recording, "f1", ["confidence"])] == ["closed_book", "confidence >= 1"]
 
 
@@ -228,7 +229,7 @@ def test_decisions_without_retrievals_still_load(telling):
 
 def test_two_columns_are_decided_by_two_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: round(known, 3))
+    log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: round(known, 3), n=200)
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
     asked = cli("import", "log.jsonl", code=2)
     assert "--column rounds=" in asked.err
@@ -239,7 +240,7 @@ def test_two_columns_are_decided_by_two_commands(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mapped", [True, False])
 def test_a_boolean_column_of_the_log_can_decide(tmp_path, mapped):
-    log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: known > 0.5)
+    log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: known > 0.5, n=200)
     log[0]["confidence"] = None
     log = [{**row, "confidence": None if row["confidence"] is None else bool(row["confidence"])} for row in log]
     recording = recorded(tmp_path, log) if not mapped else None
@@ -274,7 +275,7 @@ def test_a_round_without_retrieval_is_paid_as_the_user_says(tmp_path, first_roun
             "prompt_tokens": 100,
             "completion_tokens": 10,
         }
-        for row in rows(lambda known: known, lambda known: known, rounds=3)
+        for row in rows(lambda known: known, lambda known: known, rounds=3, n=60)
         for r, name in enumerate(("own", "evidence_1", "evidence_2", "evidence_3"))
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))

@@ -125,7 +125,7 @@ def test_the_interval_agrees_with_a_bootstrap_over_questions():
     got, low, high = area(data, "smooth")
     rng = np.random.default_rng(1)
     drawn = []
-    for _ in range(400):
+    for _ in range(150):
         take = np.concatenate([np.flatnonzero(data.unit == u) for u in rng.integers(0, data.n_units, data.n_units)])
         drawn.append(roc_auc_score(data.right[take], data.columns["smooth"][take]))
     assert (high - low) / (4 * 0.98 * np.std(drawn)) == pytest.approx(1, abs=0.15)

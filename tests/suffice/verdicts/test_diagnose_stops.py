@@ -78,7 +78,7 @@ def prepared_for(recording: Recording, policy: Policy) -> PreparedRecording:
 # --- threshold sweep ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_point_of_a_sweep_is_what_replay_says_of_that_threshold(data):
     recording = data.draw(recorded()).recording

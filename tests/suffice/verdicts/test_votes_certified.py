@@ -79,7 +79,7 @@ def test_a_false_certificate_at_epsilon_is_as_rare_as_promised():
     rng = np.random.default_rng(7)
     epsilon = true_loss(1)
     assert 0.05 < epsilon < 0.2
-    n_sets, delta = 40, 0.1
+    n_sets, delta = 20, 0.1
     claim = Claim(epsilon=epsilon, confidence=1 - delta, metric="em", orders=5)
     certified = sum(certify(population(120, rng), ["lead(1)"], claim).policy is not None for _ in range(n_sets))
     # At most delta; twice the binomial standard error above it has a chance of some percent, at most.

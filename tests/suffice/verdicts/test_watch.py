@@ -35,7 +35,7 @@ from suffice.verdicts.watches.losses import LossClaim, audited_losses
 from tests.support.production import BEGIN, MINUTE, POLICY, certified, production_log
 from tests.support.shared import recording_of
 
-HALF = 2500
+HALF = 1000
 
 
 def broken(number: int) -> float:
@@ -383,13 +383,13 @@ def test_without_tune_questions_the_logs_start_is_the_reference():
 
 
 def test_a_trifle_is_no_alarm_however_many_requests_show_it():
-    tune = production_log(6000, rate=lambda _: 1.0, seed=5)
-    log = production_log(6000, margin=lambda _: 0.15, rate=lambda _: 0.01)
-    drifts = watch(log, certified(), tune=tune, window=6000).drifts
+    tune = production_log(3000, rate=lambda _: 1.0, seed=5)
+    log = production_log(3000, margin=lambda _: 0.15, rate=lambda _: 0.01)
+    drifts = watch(log, certified(), tune=tune, window=3000).drifts
     moved = next(item for item in drifts.movements if item.name == "answer_margin")
     assert moved.p < 1e-6
     assert (moved.moved, moved.since) == (False, None)
-    assert watch(log, certified(), tune=tune, window=6000, effect=0.02).drifts.moved
+    assert watch(log, certified(), tune=tune, window=3000, effect=0.02).drifts.moved
 
 
 def test_requests_that_repeat_a_question_are_no_new_values():
@@ -803,7 +803,7 @@ def late_golds(n: int, *, loss: float, days: float, seed: int, now: float, per_d
     )
 
 
-def looks_at(seed: int, *, loss: float, days: float, n: int = 2000, kind: str = "net"):
+def looks_at(seed: int, *, loss: float, days: float, n: int = 1200, kind: str = "net"):
     """Return what a watch says every twenty days of a log whose golds come late."""
     policy = replace(certified(), certificate=None) if kind == "net" else certified()
     end = int(n / 40)
@@ -826,7 +826,7 @@ def test_losses_whose_golds_come_first_do_not_alarm_at_the_bound():
 
 @pytest.mark.parametrize(("loss", "days"), [(0.03, 15.0), (0.15, 3.0)])
 def test_an_alarm_that_has_rung_stays_so_whatever_golds_come_later(loss, days):
-    for kind, seed in itertools.product(("net", "harm"), range(3)):
+    for kind, seed in itertools.product(("net", "harm"), range(2)):
         rang = rung_at(seed, loss=loss, days=days, kind=kind)
         assert rang == sorted(rang)
         assert rang[-1] == (loss > 0.1)

@@ -217,21 +217,21 @@ def test_the_demos_alarm_rings_after_its_fault_and_only_then(tmp_path):
     recordings = {"tune": questions_of(100, 1), "eval": questions_of(150, 2)}
     policy = certified_policy(recordings)
     assert policy.certified
-    broken, control = watched_runs(recordings["eval"], policy, tmp_path, requests=1000, audit_rate=0.2)
+    broken, control = watched_runs(recordings["eval"], policy, tmp_path, requests=300, audit_rate=0.5)
     assert broken.result.status == "fall back"
-    assert 0 < broken.delay < 600
+    assert 0 < broken.delay < 300
     assert control.result.status == "keep"
     assert control.delay is None
     assert "true loss: 0.0 points before half-way and" in broken.truth
     log = read_recording(broken.path)
     audited = log.column("audited")[:, 0] == 1
     assert (log.seen[audited].all(axis=1)).all(), "audits run to the end"
-    assert 0.15 < audited.mean() < 0.25
-    halves = [set(log.question_ids[:1000]), set(log.question_ids[1000:])]
+    assert 0.4 < audited.mean() < 0.6
+    halves = [set(log.question_ids[:300]), set(log.question_ids[300:])]
     assert not halves[0] & halves[1]
-    before, after = (log.column("answer_margin")[rows][:, 0] for rows in (slice(1000), slice(1000, 2000)))
+    before, after = (log.column("answer_margin")[rows][:, 0] for rows in (slice(300), slice(300, 600)))
     assert not np.isclose(np.sort(before).sum(), np.sort(after).sum()), "other requests"
-    healthy = read_recording(control.path).column("answer_margin")[1000:, 0]
+    healthy = read_recording(control.path).column("answer_margin")[300:, 0]
     assert np.sort(after) == pytest.approx(np.sort(healthy)), "a permutation of the margins at the first round"
 
 
@@ -241,7 +241,7 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
         log = questions_of(n, n)
         write_recording(tmp_path / f"hotpotqa_{split}.parquet", log.table, log.metadata)
     page = tmp_path / "page.md"
-    arguments = ("demo", "watch", "-o", tmp_path, "--set=requests=400", "--set=audit-rate=0.4")
+    arguments = ("demo", "watch", "-o", tmp_path, "--set=requests=200", "--set=audit-rate=0.8")
     shown = cli(*arguments, f"--set=markdown={page}")
     assert (shown.code, shown.err) == (0, "")
     for words in (
@@ -253,7 +253,7 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
         assert words in shown.words, words
     assert len(shown.out.splitlines()) <= 40
     text = page.read_text()
-    assert "suffice demo watch --set requests=400 --set audit-rate=0.4" in text
+    assert "suffice demo watch --set requests=200 --set audit-rate=0.8" in text
     assert "](page.svg)" in text
     assert "alarm" in page.with_suffix(".svg").read_text()
     assert str(Policy.load(tmp_path / "full-width.policy.json").rule) == "never()"

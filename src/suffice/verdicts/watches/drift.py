@@ -279,7 +279,9 @@ def _habits(
     if "answer" in recording.table.column_names:
         refuses = abstained_by(policy.abstain_patterns or ABSTAIN_PATTERNS)
         given = at_rounds(recording, recording.answers, answer, None).tolist()
-        add("answer refuses", _HABIT, np.array([math.nan if text is None else refuses(text) for text in given]))
+        # The patterns are matched once for each text: short answers repeat, and this was a quarter of a look.
+        shares = {text: math.nan if text is None else float(refuses(text)) for text in {*given}}
+        add("answer refuses", _HABIT, np.array([shares[text] for text in given]))
         add("answer length", _HABIT, _lengths(given))
     if "text" in recording.table.column_names:
         add("reply length", _HABIT, _lengths(at_rounds(recording, recording.objects("text"), answer, None).tolist()))

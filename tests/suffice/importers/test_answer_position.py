@@ -110,6 +110,7 @@ def test_a_reply_that_was_cut_is_not_an_answer():
     ]
 
 
+@pytest.mark.parametrize("kind", ["marker", "json"])  # the one at which live loops read by default, and any other
 def test_tables_in_parts_filters_and_samples_read_the_same(kind, monkeypatch):
     write([{**row, "model": "small" if row["id"] == "q0" else "large"} for row in records(kind)])
     whole, summary = read(POSITIONS[kind])
@@ -118,7 +119,7 @@ def test_tables_in_parts_filters_and_samples_read_the_same(kind, monkeypatch):
     assert filtered.answers.tolist() == samples.answers[1:].tolist() == whole.answers[1:].tolist()
     assert samples.independent
     monkeypatch.setattr(table_parts, "LARGE", 0)
-    monkeypatch.setattr(table_parts, "PART", 100)
+    monkeypatch.setattr(table_parts, "PART", 50)
     parts, of_parts = read(POSITIONS[kind])
     assert parts.table.equals(whole.table)
     assert [note for note in of_parts.notes if "answers are read" in note] == [
@@ -181,8 +182,9 @@ def test_whole_replies_are_asked_about_and_the_printed_command_works(kind, has_g
     command, *_, whole = asked.commands
     assert cli(*command).code == 0
     assert [a.rstrip(".") for a in read_recording("log.parquet").answers[4].tolist()] == answers_of(4)
-    assert cli(*whole).code == 0
-    assert len(read_recording("log.parquet").answers[4, 0]) > 20
+    if kind == "marker":  # the same line is printed for every kind
+        assert cli(*whole).code == 0
+        assert len(read_recording("log.parquet").answers[4, 0]) > 20
 
 
 def test_a_gold_answer_under_another_name_is_asked_about_with_the_position(kind):
@@ -326,12 +328,12 @@ def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, *_: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
-    monkeypatch.setattr(table_parts, "PART", 40)
+    monkeypatch.setattr(table_parts, "PART", 20)
     read(expected=["never-right"])
     assert len(seen) > 5
     from suffice.importers.answers import reply_answers
 
-    monkeypatch.setattr(reply_answers, "SAMPLE", 45)
+    monkeypatch.setattr(reply_answers, "SAMPLE", 22)
     with pytest.raises(UnsettledError, match="boxed"):
         reply_answers.refuse_whole_replies(iter(seen), {})
 
@@ -398,12 +400,12 @@ def test_a_graded_score_is_offered_to_judge_whole_replies(score):
 @pytest.mark.parametrize("kind", [*POSITIONS, *OF_FORMS])
 def test_printed_lines_stop_and_answer_on_raw_replies_as_decided(kind, tmp_path):
     log = judged(kind, tmp_path)
-    cli("decide", f"{kind}.parquet", "-o", "decision.json", code=0)
+    log.advice.save("decision.json")
     done = cli("deploy", "decision.json")
     assert Policy.load("policy.json").answer_position == position_of(kind)
     names: dict = {}
     exec(compile(done.out[done.out.index("from suffice import") :], "lines.py", "exec"), names)
-    for replies, stop, answered, answer in log.questions:
+    for replies, stop, answered, answer in log.questions[:41]:  # with every number of wrong answers, and both slips
         left = iter(replies)
         names["write"] = lambda question, reply, left=left: next(left)
         said, decision = names["ask"]("Where?")
@@ -438,7 +440,7 @@ def test_answers_in_a_form_are_read_alone_in_replies_and_in_parts(form, monkeypa
     assert by_column.objects("text")[3].tolist() == [row["response"] for row in in_form(f"{form} json", 4)[-ROUNDS:]]
     assert any(f"read at '{form}:json:result.city' in all" in note for note in summary.notes)
     monkeypatch.setattr(table_parts, "LARGE", 0)
-    monkeypatch.setattr(table_parts, "PART", 100)
+    monkeypatch.setattr(table_parts, "PART", 50)
     parts, _ = read("json:result.city", columns={"answer": f"response:{form}"})
     assert parts.table.equals(by_column.table)
     assert parts.metadata["config"] == by_column.metadata["config"]

@@ -257,8 +257,14 @@ class PartTexts(Collection[str]):
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
+        self._held: list[str] | None = None
 
     def __iter__(self) -> Iterator[str]:
+        if self._held is None and not any(isinstance(part, Path) for part in self._parts):
+            self._held = [*self._read()]  # tables in memory are small
+        return iter(self._read() if self._held is None else self._held)
+
+    def _read(self) -> Iterator[str]:
         for part in self._parts:
             names = _names_of(part)
             if self._name not in names:

@@ -24,10 +24,20 @@ __all__ = [
     "first_choice",
     "imported",
     "offered",
+    "paired",
     "recorded",
     "texts",
     "written",
 ]
+
+
+def paired(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return parameters in which each value of every list occurs; a tuple is several parameters.
+
+    That is enough where the values of one list are read by other code than those of the next.
+    """
+    columns = [[own if isinstance(own, tuple) else (own,) for own in values] for values in lists]
+    return [sum((own[i % len(own)] for own in columns), ()) for i in range(max(map(len, columns)))]
 
 
 def written(place: Path, records: Iterable[Any]) -> Path:

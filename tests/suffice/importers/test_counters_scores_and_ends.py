@@ -10,7 +10,7 @@ import pytest
 from suffice.importers.columns.closed_book import is_of_evidence
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import CITIES, answer, asked, by_command, imported, offered, recorded, texts, written
+from tests.support.logs import CITIES, answer, asked, by_command, imported, offered, paired, recorded, texts, written
 
 N, ROUNDS = 24, 3
 
@@ -100,8 +100,7 @@ def test_a_printed_list_of_scores_judges_when_typed(name, score, printed, tmp_pa
     assert len({*table.column(printed.partition("=")[0]).to_pylist()}) > 1
 
 
-@pytest.mark.parametrize("name", ["context", "metadata", "passages"])
-@pytest.mark.parametrize("answers", ["captions", "answers"])
+@pytest.mark.parametrize(("name", "answers"), paired(["context", "metadata", "passages"], ["captions", "answers"]))
 def test_scores_of_passages_are_no_scores_of_rounds(name, answers, tmp_path):
     made = drafts(**{name: lambda q: {"scores": [0.5 + (r + q) / 100 for r in range(ROUNDS)]}})
     log = [{"id": row["id"], answers: row["captions"], name: row[name]} for row in made]
@@ -229,8 +228,7 @@ def passes(name, *, first=1, key="Record"):
     ]
 
 
-@pytest.mark.parametrize("name", ["Pass", "pass", "PASS", "pass_no", "Pass #"])
-@pytest.mark.parametrize("key", ["Record", "id"])
+@pytest.mark.parametrize(("name", "key"), paired(["Pass", "pass", "PASS", "pass_no", "Pass #"], ["Record", "id"]))
 def test_passes_count_rounds_whatever_the_order_of_rows(name, key, tmp_path):
     log = sorted(passes(name, key=key), key=lambda row: (row["Question"], -row[name]))
     summary, recording = recorded(tmp_path / "log.csv", log)

@@ -22,7 +22,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import kind_of
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import written
+from tests.support.logs import paired, written
 
 N, ROUNDS = 24, (1, 2, 3, 4)
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
@@ -154,8 +154,7 @@ DOCUMENTS = {
 }
 
 
-@pytest.mark.parametrize("shape", DOCUMENTS)
-@pytest.mark.parametrize("write", [json.dumps, repr])
+@pytest.mark.parametrize(("shape", "write"), paired(DOCUMENTS, [json.dumps, repr]))
 def test_documents_by_key_are_read_like_rows(shape, write, tmp_path):
     path = tmp_path / "log.json"
     path.write_text(write(DOCUMENTS[shape]), "utf-8")
@@ -262,8 +261,10 @@ def anthropic_call(q, r):
     return request, reply
 
 
-@pytest.mark.parametrize("call", [openai_call, anthropic_call])
-@pytest.mark.parametrize("write", [lambda body: body, json.dumps, lambda body: {"status": 200, "body": body}])
+@pytest.mark.parametrize(
+    ("call", "write"),
+    paired([openai_call, anthropic_call], [lambda body: body, json.dumps, lambda body: {"status": 200, "body": body}]),
+)
 def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path):
     calls = [
         {

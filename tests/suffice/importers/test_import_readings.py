@@ -16,7 +16,7 @@ from suffice.importers.tables import table_parts
 from suffice.importers.words.names import REPLIES
 from suffice.policy.comparisons import guess_normalizer
 from tests.support.cli_tools import CITIES, cli
-from tests.support.logs import written
+from tests.support.logs import paired, written
 
 MODEL_TEXTS = (
     *REPLIES,
@@ -239,11 +239,12 @@ def test_the_normalizer_is_that_of_question_answering_where_nothing_else_reads_a
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [*((text, text) for text in ("[2, 5]", '{"a": 1}', "(1, 2)", "[0, 1)")), ([2, 5], "[2, 5]")],
-    ids=str,
+    ("value", "text", "theirs"),
+    paired(
+        [*((text, text) for text in ("[2, 5]", '{"a": 1}', "(1, 2)", "[0, 1)")), ([2, 5], "[2, 5]")],
+        ["answer", "prediction", "output"],
+    ),
 )
-@pytest.mark.parametrize("theirs", ["answer", "prediction", "output"])
 def test_one_answer_in_brackets_is_a_text_and_costs_no_column(value, text, theirs, tmp_path):
     rows = [{"id": q, "round": r, "gold": f"Q {q}", theirs: f"Q {q - (r == 1)}"} for q in range(40) for r in (1, 2)]
     rows[0][theirs] = value

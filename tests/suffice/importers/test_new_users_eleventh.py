@@ -13,6 +13,7 @@ from benchmarks.readings.misled_by_roles import a_writer_and_a_critic_as_agents,
 from suffice.importers import import_recording
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import paired
 
 N = 40
 
@@ -73,8 +74,10 @@ def test_tickets_are_named_by_their_own_ids(tmp_path):
     assert [text for text in recording.table.column("answer").to_pylist() if text] == bots
 
 
-@pytest.mark.parametrize("speaker", ["author", "role", "sender", "from", "speaker", "who"])
-@pytest.mark.parametrize("text", ["body", "content", "text", "message"])
+@pytest.mark.parametrize(
+    ("speaker", "text"),
+    paired(["author", "role", "sender", "from", "speaker", "who"], ["body", "content", "text", "message"]),
+)
 def test_what_customers_say_is_no_answer_by_any_key(tmp_path, speaker, text):
     rows = [
         {"ticket_id": f"T{q}", speaker: who, text: f"{who} {q} {r} says this"}

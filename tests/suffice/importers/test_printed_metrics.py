@@ -11,7 +11,7 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import CITIES, asked, by_command, imported, written
+from tests.support.logs import CITIES, asked, by_command, imported, paired, written
 
 N = 30
 _PRINTED = re.compile(r"--metric-column (?:'(?:[^']|'\"'\"')*'|\S+)")
@@ -57,8 +57,7 @@ def printed(text):
     return [option for option in options if "WORST" not in option[1]]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(("name", "kind"), paired(NAMES, VALUES))
 def test_each_printed_metric_option_works_as_it_stands(name, kind, tmp_path):
     source = written(tmp_path, rows(name, VALUES[kind]))
     notes = imported(source).notes

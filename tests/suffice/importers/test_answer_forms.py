@@ -11,16 +11,15 @@ from benchmarks.readings.answer_forms import (
     months_first_beside_days_first,
     prices_among_other_fields,
 )
-from benchmarks.readings.cases import Draw
 
 from suffice.errors import UnsettledError
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.recordings import read_recording
-from tests.support.logs import imported, written
+from tests.support.logs import Brief, imported, written
 
 
 def rows_of(make):
-    return make(Draw("x")).content
+    return make(Brief("x")).content
 
 
 def match(summary):
@@ -102,7 +101,7 @@ def test_forms_that_golds_show_in_part_are_asked_about(tmp_path, make, form):
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_decimal_comma_among_other_fields_is_read_as_golds_show(tmp_path, wide):
-    made = prices_among_other_fields(Draw("x"))
+    made = prices_among_other_fields(Brief("x"))
     rows, options = made.content, {}
     if wide:
         by_id: dict[int, dict[str, object]] = {}

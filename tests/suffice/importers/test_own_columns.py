@@ -15,7 +15,7 @@ from suffice.verdicts.decisions.candidates import usual_selector
 from tests.support.cli_tools import CITIES, cli
 from tests.support.logs import imported, offered, recorded, written
 
-N, ROUNDS = 60, 4
+N, ROUNDS = 44, 4
 
 
 def said(q, r):

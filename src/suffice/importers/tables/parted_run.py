@@ -248,7 +248,9 @@ def _names_of(part: Path | pa.Table) -> list[str]:
 
 def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
     if isinstance(part, Path):
-        return pq.read_table(part, columns=columns, partitioning=None)
+        with pq.ParquetFile(part) as file:  # a third of the time that a data set takes
+            table = file.read(columns)
+        return table if columns is None else table.select(columns)
     return part if columns is None else part.select(columns)
 
 

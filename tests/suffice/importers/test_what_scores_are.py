@@ -165,20 +165,11 @@ def test_each_own_score_beside_sentences_is_offered(tmp_path):
     assert summary.judged_by[0] == "bleu"
 
 
-@pytest.mark.parametrize(
-    ("name", "value_of"),
-    [
-        ("latency_s", lambda right: 0.2 + 0.6 * right),
-        ("retrieval_fit", lambda right: 0.2 + 0.6 * right),
-        ("verbal_conf", lambda right: 0.2 + 0.6 * right),
-        ("self_quality", lambda right: 0.2 + 0.6 * right),
-        ("is_final", float),
-        ("n_words", lambda right: 4 + 6 * right),
-        ("beta", lambda _: 0.5),
-    ],
-)
-def test_other_numbers_beside_sentences_are_not_asked_about(tmp_path, name, value_of):
-    assert read(tmp_path, drafts(**{name: value_of}))[1].preview.judge == "f1"
+def test_other_numbers_beside_sentences_are_not_asked_about(tmp_path):
+    names = ("latency_s", "retrieval_fit", "verbal_conf", "self_quality")
+    others = {"is_final": float, "n_words": lambda right: 4 + 6 * right, "beta": lambda _: 0.5}
+    rows = drafts(**dict.fromkeys(names, lambda right: 0.2 + 0.6 * right), **others)
+    assert read(tmp_path, rows)[1].preview.judge == "f1"
 
 
 def drafts(of=several, end="west", **scores):

@@ -94,12 +94,12 @@ def test_a_column_with_the_vote_shows_samples_and_not_the_gold_answer(tmp_path):
     assert by_command(tmp_path, rows, "--column", "rounds=drawn", "--samples", "--column", "golds=solution").code == 0
 
 
-@pytest.mark.parametrize("late", [40, 14])
+@pytest.mark.parametrize("late", [10, 28])
 def test_the_gold_answer_of_a_good_model_is_no_vote(tmp_path, late):
     rows = []
-    for q in range(200):
+    for q in range(400):
         gold = f"city{q % 61}"
-        said = [f"town{q}" if q % 10 == 0 else gold, gold, f"town{q}" if q % late == 1 else gold]
+        said = [f"town{q}" if q % 10 == 0 else gold, gold, f"town{q}" if 0 < q % (400 // late) == 1 else gold]
         rows += [{"question_id": q, "round": r, "answer": text, "label_text": gold} for r, text in enumerate(said, 1)]
     refused = by_command(tmp_path, rows).err
     assert "--column golds=label_text" in refused

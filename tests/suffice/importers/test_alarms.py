@@ -249,7 +249,7 @@ def test_missing_answers_say_what_is_judged_instead(tmp_path):
 
 
 def test_code_may_be_long_and_new_each_time(tmp_path):
-    program = {"answer": lambda q, r: f"def f(x):\n    return x + {q} + {r}" + "  # why" * 60, "gold": None}
+    program = {"answer": lambda q, r: f"def f(x):\n    return x + {q} + {r}" + "  # why" * 30, "gold": None}
     assert cautions(log(tmp_path / "code.jsonl", **program)) == []
     assert cautions(log(tmp_path / "prose.jsonl", **program), normalizer="qa") == ["drafts"]
 

@@ -161,16 +161,16 @@ def chat(q, question):
 
 
 def test_examples_before_the_question_are_no_rounds(tmp_path):
-    path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(60)])
+    path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(30)])
     position = first_choice(path)
     assert by_round(path, answer_position=position) == [0.0, 1.0]
-    assert imported(path, answer_position=position).clusters == 60
+    assert imported(path, answer_position=position).clusters == 30
 
 
 def test_one_question_for_all_conversations_stops(tmp_path):
-    path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(60)])
+    path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(30)])
     assert offered(path, answer_position=r"regex:answer is (\d+)")[0] == "--column question="
-    assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 60
+    assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 30
 
 
 def reply(value, unit):
@@ -179,7 +179,7 @@ def reply(value, unit):
 
 def observations():
     rows = []
-    for q in range(60):
+    for q in range(30):
         gold = {"expected": {"value": q, "unit": "g"}}
         for r in range(3):
             own = {"traceId": q, "startTime": f"2025-07-01T{r:02}:{q % 60:02}:0", "metadata": json.dumps(gold)}

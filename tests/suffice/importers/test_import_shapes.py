@@ -21,7 +21,7 @@ from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 
 IMPORTS = Path(__file__).resolve().parents[2] / "data" / "imports"
-N = 40
+N = 30
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 
 

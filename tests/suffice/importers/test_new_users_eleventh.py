@@ -15,7 +15,7 @@ from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 from tests.support.logs import Brief, paired
 
-N = 40
+N = 24
 
 
 def imported(folder: Path, content: Any, *options: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.readings.cases import Asked, Draw
 
 from suffice.errors import UnsettledError
 from suffice.importers import ImportSummary, import_recording
@@ -17,6 +18,7 @@ from suffice.recordings import Recording, read_recording
 from tests.support.cli_tools import CITIES, Result, cli
 
 __all__ = [
+    "Brief",
     "answer",
     "asked",
     "by_command",
@@ -24,10 +26,27 @@ __all__ = [
     "first_choice",
     "imported",
     "offered",
+    "paired",
     "recorded",
     "texts",
     "written",
 ]
+
+
+class Brief(Draw):
+    """Draws two fifths of the questions of a benchmark's log: still more than the 20 that a reading is sure of."""
+
+    def asked(self, n: int = 60, *rest: Any, **more: Any) -> list[Asked]:
+        return super().asked(2 * n // 5, *rest, **more)
+
+
+def paired(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return parameters in which each value of every list occurs; a tuple is several parameters.
+
+    That is enough where the values of one list are read by other code than those of the next.
+    """
+    columns = [[own if isinstance(own, tuple) else (own,) for own in values] for values in lists]
+    return [sum((own[i % len(own)] for own in columns), ()) for i in range(max(map(len, columns)))]
 
 
 def written(place: Path, records: Iterable[Any]) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from suffice import AnswerPosition, import_recording, read_recording
 from suffice.policy.session import Policy, stops
-from suffice.verdicts.decisions import decide
+from suffice.verdicts.decisions import Advice, decide
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern", "Quito", "Paris")
 POSITIONS = {
@@ -29,10 +29,11 @@ FORMS = {
 OF_FORMS = [kind for form in FORMS for kind in (form, f"{form} json")]
 """Logs in each form, of answers alone and of replies."""
 
-QUESTIONS, ROUNDS = 48, 6
+QUESTIONS, ROUNDS = 24, 6
+"""Questions of which at least eight choose a position and eight others measure it, and rounds."""
 
-JUDGED = 240
-"""Questions that are enough to judge a policy."""
+JUDGED = 160
+"""Questions that are enough to judge a policy: of 120, `decide` says that they are not."""
 
 
 def answers_of(q: int) -> list[str]:
@@ -90,8 +91,9 @@ def records(kind: str, questions: int = QUESTIONS) -> list[dict[str, object]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """The policy that `decide` advises for a log, and for each question its replies, and where the policy stops with what."""
+    """What `decide` advises for a log, its policy, and for each question its replies, and where the policy stops with what."""
 
+    advice: Advice
     policy: Policy
     questions: list[tuple[list[str], int, int, str]]
 
@@ -108,7 +110,8 @@ def judged(kind: str, folder: Path) -> Judged:
         columns={"answer": f"response:{form}"} if form else None,
     )
     recording = read_recording(summary.path)
-    policy = decide(recording).policy
+    advice = decide(recording)
+    policy = advice.policy
     assert policy is not None
     stopped = stops(policy, recording.rounds(policy.raw_columns))
     texts = [[str(row["response"]) for row in rows[at : at + ROUNDS]] for at in range(0, len(rows), ROUNDS)]
@@ -117,4 +120,4 @@ def judged(kind: str, folder: Path) -> Judged:
         (texts[q], int(stop), int(answer), answers[q, int(answer) - 1])
         for q, (stop, answer) in enumerate(zip(stopped.rounds, stopped.answer_rounds, strict=True))
     ]
-    return Judged(policy, questions)
+    return Judged(advice, policy, questions)

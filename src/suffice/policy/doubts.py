@@ -122,5 +122,12 @@ def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
 
 def differ(name: str, other: str, first: str, second: str) -> bool:
     """Return True if both normalizers read both answers, and exactly one of them treats the answers as equal."""
-    keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
-    return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1
+    if first == second:  # most pairs of a good loop: no need to read them
+        return False
+    keys = []
+    for key_of in (NORMALIZERS[name], NORMALIZERS[other]):
+        pair = key_of(first), key_of(second)
+        if None in pair:
+            return False
+        keys.append(pair[0] == pair[1])
+    return keys[0] != keys[1]

@@ -9,7 +9,7 @@ import pytest
 from suffice.importers.rounds.preview import rounds_table
 from suffice.recordings import merge_recordings, read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import answer, asked, by_command, imported, recorded, written
+from tests.support.logs import answer, asked, by_command, imported, paired, recorded, written
 
 N = 30
 
@@ -103,15 +103,17 @@ def wide(values, name="ticket", **more):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        [f"HD-{1000 + q}" for q in range(N)],
-        [f"LA-2026-{q:04}" for q in range(N)],
-        [f"{q:04x}-b{q * 77:x}" for q in range(N)],
-        [str(4000 + 3 * q) for q in range(N)],
-    ],
+    ("values", "name"),
+    paired(
+        [
+            [f"HD-{1000 + q}" for q in range(N)],
+            [f"LA-2026-{q:04}" for q in range(N)],
+            [f"{q:04x}-b{q * 77:x}" for q in range(N)],
+            [str(4000 + 3 * q) for q in range(N)],
+        ],
+        ["ticket", "Case", "ticket_no"],
+    ),
 )
-@pytest.mark.parametrize("name", ["ticket", "Case", "ticket_no"])
 def test_the_first_column_of_a_wide_table_is_its_id(tmp_path, values, name):
     summary, recording = recorded(tmp_path / "log.csv", wide(values, name))
     assert [*recording.question_ids] == values

@@ -13,7 +13,7 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import by_command, texts, written
+from tests.support.logs import by_command, paired, texts, written
 
 TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
 
@@ -33,16 +33,18 @@ def wide(first: str, second: str, **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("parametric_answer", "rag_answer"),
-        ("closed_book_answer", "open_book_answer"),
-        ("answer_no_rag", "answer_rag"),
-        ("response_without_context", "response_with_context"),
-        ("no_retrieval_pred", "retrieval_pred"),
-    ],
+    ("first", "second", "name"),
+    paired(
+        [
+            ("parametric_answer", "rag_answer"),
+            ("closed_book_answer", "open_book_answer"),
+            ("answer_no_rag", "answer_rag"),
+            ("response_without_context", "response_with_context"),
+            ("no_retrieval_pred", "retrieval_pred"),
+        ],
+        ["log.jsonl", "log.csv"],
+    ),
 )
-@pytest.mark.parametrize("name", ["log.jsonl", "log.csv"])
 def test_closed_book_columns_are_round_0(tmp_path, first, second, name):
     rows = [{"id": row.pop("qid"), second: row.pop(second), **row} for row in wide(first, second)]  # in either order
     assert by_command(tmp_path, rows, name=name).code == 0

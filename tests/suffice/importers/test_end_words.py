@@ -6,7 +6,7 @@ import pytest
 
 from suffice.errors import DataError, UnsettledError
 from suffice.recordings import read_recording
-from tests.support.logs import asked, imported, offered, written
+from tests.support.logs import asked, imported, offered, paired, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 WORDS = ("released", "quit", "ok_final")
@@ -92,8 +92,10 @@ def of_caps(word, flag=None, n=30):
     return made
 
 
-@pytest.mark.parametrize(("word", "flag"), [("gave_up", None), ("false", "stop")])
-@pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
+@pytest.mark.parametrize(
+    ("word", "flag", "file"),
+    paired([("gave_up", None), ("false", "stop")], ["log.jsonl", "log.csv"]),
+)
 def test_a_loop_at_its_cap_did_not_fail_as_others_did(word, flag, file, tmp_path):
     made = [{"stop" if name == "outcome" else name: own for name, own in row.items()} for row in of_caps(word, flag)]
     source = written(tmp_path / file, made)
@@ -104,8 +106,7 @@ def test_a_loop_at_its_cap_did_not_fail_as_others_did(word, flag, file, tmp_path
     assert ends_by_length(imported(source, columns=choices[option][0])) == {1: "rule", 2: "failed", 3: "max_rounds"}
 
 
-@pytest.mark.parametrize("end", ["failed", "exhausted", "rule"])
-@pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
+@pytest.mark.parametrize(("end", "file"), paired(["failed", "exhausted", "rule"], ["log.jsonl", "log.csv"]))
 def test_a_flag_means_something_else_before_the_cap_alone(file, end, tmp_path):
     source = written(tmp_path / file, of_caps("false", "stop"))
     columns = {"end": f"outcome:{'False' if file == 'log.csv' else 'false'}={end}"}

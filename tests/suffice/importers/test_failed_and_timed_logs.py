@@ -14,7 +14,7 @@ from suffice import import_recording
 from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
 from tests.support.cli_tools import CITIES
-from tests.support.logs import answer, by_round, first_choice, imported, offered, written
+from tests.support.logs import answer, by_round, first_choice, imported, offered, paired, written
 
 
 def squares(q, r):
@@ -104,16 +104,18 @@ def timed(tmp_path, times, name="Time", order=(2, 0, 1)):
 
 
 @pytest.mark.parametrize(
-    "times",
-    [
-        ["1/2/2025 9:MM:00 AM", "1/2/2025 10:MM:00 AM", "2/1/2025 1:MM:00 AM"],
-        ["13/01/2025 22:MM", "13/01/2025 23:MM", "01/02/2025 03:MM"],
-        ["01/13/2025 22:MM", "01/13/2025 23:MM", "02/01/2025 03:MM"],
-        ["1/9/25 9:MM a.m.", "1/9/25 10:MM a.m.", "1/9/25 1:MM p.m."],
-        ["01.02.2025 22:MM:00", "01.02.2025 23:MM:00", "01.03.2025 01:MM:00"],
-    ],
+    ("times", "name"),
+    paired(
+        [
+            ["1/2/2025 9:MM:00 AM", "1/2/2025 10:MM:00 AM", "2/1/2025 1:MM:00 AM"],
+            ["13/01/2025 22:MM", "13/01/2025 23:MM", "01/02/2025 03:MM"],
+            ["01/13/2025 22:MM", "01/13/2025 23:MM", "02/01/2025 03:MM"],
+            ["1/9/25 9:MM a.m.", "1/9/25 10:MM a.m.", "1/9/25 1:MM p.m."],
+            ["01.02.2025 22:MM:00", "01.02.2025 23:MM:00", "01.03.2025 01:MM:00"],
+        ],
+        ["Time", "Logged"],
+    ),
 )
-@pytest.mark.parametrize("name", ["Time", "Logged"])
 def test_times_with_slashes_order_rounds(tmp_path, times, name):
     assert by_round(timed(tmp_path, times, name))[-1] == 1.0
 
@@ -159,16 +161,16 @@ def chat(q, question):
 
 
 def test_examples_before_the_question_are_no_rounds(tmp_path):
-    path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(60)])
+    path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(30)])
     position = first_choice(path)
     assert by_round(path, answer_position=position) == [0.0, 1.0]
-    assert imported(path, answer_position=position).clusters == 60
+    assert imported(path, answer_position=position).clusters == 30
 
 
 def test_one_question_for_all_conversations_stops(tmp_path):
-    path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(60)])
+    path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(30)])
     assert offered(path, answer_position=r"regex:answer is (\d+)")[0] == "--column question="
-    assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 60
+    assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 30
 
 
 def reply(value, unit):
@@ -177,7 +179,7 @@ def reply(value, unit):
 
 def observations():
     rows = []
-    for q in range(60):
+    for q in range(30):
         gold = {"expected": {"value": q, "unit": "g"}}
         for r in range(3):
             own = {"traceId": q, "startTime": f"2025-07-01T{r:02}:{q % 60:02}:0", "metadata": json.dumps(gold)}

@@ -403,14 +403,14 @@ def test_a_log_without_golds_is_led_to_labels(tmp_path, monkeypatch):
 
 
 def test_what_needs_no_look_is_in_the_details(tmp_path):
-    source = log(tmp_path / "log.jsonl", n=60, extra=lambda q, r: "x", model=lambda q, r: "m")
+    source = log(tmp_path / "log.jsonl", n=24, extra=lambda q, r: "x", model=lambda q, r: "m")
     shown, every = load(source, "--yes").words, load(source, "--yes", "--details").words
-    assert "60 questions, 3 rounds each" in shown
+    assert "24 questions, 3 rounds each" in shown
     assert "more: --details" in shown
     for part in ("kept as they are: extra", "read as the loop's cap", "policies fitted on", "usual name"):
         assert part not in shown
         assert part in every
-    single = log(tmp_path / "single.jsonl", n=60, rounds=1)
+    single = log(tmp_path / "single.jsonl", n=24, rounds=1)
     assert "nothing to stop earlier" in load(single, "--yes").words
 
 
@@ -475,7 +475,7 @@ def test_import_and_decide_show_one_metric(tmp_path, monkeypatch):
 def test_the_outcome_of_an_agents_messages_is_on_the_first_screen(tmp_path):
     """Long runs leave room for few notes; labels of messages that never repeat would say nothing."""
     rows = []
-    for q in range(60):
+    for q in range(30):
         steps = [f"Step {r} of {q}: look at file {q * r}" for r in range(9 + q % 3)]
         messages = [
             part
@@ -490,4 +490,4 @@ def test_the_outcome_of_an_agents_messages_is_on_the_first_screen(tmp_path):
     shown = cli("import", source, "--yes", "-o", tmp_path / "runs.parquet").words
     assert "'success' is known once of a question, not of each round" in shown
     assert "next:" not in shown
-    assert "40 ended earlier" in shown, "nobody knows whether they stopped by themselves"
+    assert "20 ended earlier" in shown, "nobody knows whether they stopped by themselves"

@@ -22,7 +22,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import kind_of
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import written
+from tests.support.logs import paired, written
 
 N, ROUNDS = 24, (1, 2, 3, 4)
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
@@ -69,9 +69,13 @@ def read(path, tmp_path, **options):
     return [*result.values()]
 
 
-def plain(tmp_path):
-    """Return what is read of the rounds as plain JSON lines."""
-    return read(written(tmp_path / "plain" / "twin.jsonl", rows()), tmp_path / "plain")
+def plain():
+    """Return what the rounds are."""
+    return [[(r, said(q, r), [CITIES[q % 4]]) for r in ROUNDS] for q in range(N)]
+
+
+def test_rows_of_json_lines_are_read_as_they_are(tmp_path):
+    assert read(written(tmp_path, rows()), tmp_path) == plain()
 
 
 RECORDS = {
@@ -91,7 +95,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("shape", RECORDS)
 def test_nested_records_are_read_like_rows(shape, tmp_path):
-    assert read(written(tmp_path, RECORDS[shape]), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, RECORDS[shape]), tmp_path) == plain()
 
 
 def test_a_column_with_our_name_and_another_meaning_is_renamed(tmp_path):
@@ -121,7 +125,7 @@ def test_a_column_with_our_name_and_another_meaning_is_renamed(tmp_path):
 )
 def test_numbered_columns_of_any_spelling_are_rounds(name, tmp_path):
     records = of_questions(lambda q: {name.format(r): said(q, r) for r in ROUNDS})
-    assert read(written(tmp_path, records), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path) == plain()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ def test_numbered_columns_of_any_spelling_are_rounds(name, tmp_path):
 )
 def test_usual_names_of_answers_and_golds_are_known(name, gold, tmp_path):
     records = [{"id": row["id"], "round": row["round"], name: row["answer"], gold: row["gold"]} for row in rows()]
-    assert read(written(tmp_path, records), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path) == plain()
 
 
 DOCUMENTS = {
@@ -150,12 +154,11 @@ DOCUMENTS = {
 }
 
 
-@pytest.mark.parametrize("shape", DOCUMENTS)
-@pytest.mark.parametrize("write", [json.dumps, repr])
+@pytest.mark.parametrize(("shape", "write"), paired(DOCUMENTS, [json.dumps, repr]))
 def test_documents_by_key_are_read_like_rows(shape, write, tmp_path):
     path = tmp_path / "log.json"
     path.write_text(write(DOCUMENTS[shape]), "utf-8")
-    assert read(path, tmp_path) == plain(tmp_path)
+    assert read(path, tmp_path) == plain()
 
 
 def test_rounds_of_one_question_by_number_are_its_rounds(tmp_path):
@@ -193,7 +196,7 @@ FILES = {
 def test_packed_and_encoded_files_are_read_like_plain_ones(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(FILES[name])
-    assert read(path, tmp_path) == plain(tmp_path)
+    assert read(path, tmp_path) == plain()
     assert kind_of(path) == "tabular"
 
 
@@ -210,7 +213,7 @@ def test_structs_of_parquet_are_read_like_rows(tmp_path):
         ),
         flat,
     )
-    assert read(nested, tmp_path) == read(flat, tmp_path) == plain(tmp_path)
+    assert read(nested, tmp_path) == read(flat, tmp_path) == plain()
 
 
 @pytest.mark.parametrize(
@@ -258,8 +261,10 @@ def anthropic_call(q, r):
     return request, reply
 
 
-@pytest.mark.parametrize("call", [openai_call, anthropic_call])
-@pytest.mark.parametrize("write", [lambda body: body, json.dumps, lambda body: {"status": 200, "body": body}])
+@pytest.mark.parametrize(
+    ("call", "write"),
+    paired([openai_call, anthropic_call], [lambda body: body, json.dumps, lambda body: {"status": 200, "body": body}]),
+)
 def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path):
     calls = [
         {
@@ -271,7 +276,7 @@ def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path)
         for q in range(N)
         for r in reversed(ROUNDS)
     ]
-    assert read(written(tmp_path / "calls.jsonl", calls), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path / "calls.jsonl", calls), tmp_path) == plain()
     recording = read_recording(tmp_path / "out" / "read.parquet")
     assert set(recording.table.column("question").to_pylist()) == {f"Tower {q}?" for q in range(N)}
     assert recording.column("cost.generator.output_tokens").tolist() == [[3.0] * 4] * N
@@ -279,7 +284,7 @@ def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path)
 
 def test_an_object_that_is_no_call_stays_as_it_is(tmp_path):
     records = [{**row, "request": "please", "response": {"text": row["answer"]}} for row in rows()]
-    assert read(written(tmp_path, records), tmp_path, columns={"answer": "answer"}) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path, columns={"answer": "answer"}) == plain()
 
 
 # Folders and archives of several files
@@ -295,7 +300,7 @@ def by_file(folder, names, keep=("id", "answer", "gold")):
     "names", [[f"preds-{n}-v2.jsonl" for n in (1, 2, 3, 4)], ["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"]]
 )
 def test_a_file_may_be_a_round(names, tmp_path):
-    assert read(by_file(tmp_path / "run", names), tmp_path, file_is="round") == plain(tmp_path)
+    assert read(by_file(tmp_path / "run", names), tmp_path, file_is="round") == plain()
 
 
 def test_numbers_in_names_of_rounds_sort_as_numbers(tmp_path):
@@ -309,7 +314,7 @@ def test_files_in_an_archive_are_read_like_a_folder(tmp_path):
     with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
         for file in folder.iterdir():
             archive.write(file, f"out/{file.name}")
-    assert read(tmp_path / "run.zip", tmp_path) == plain(tmp_path)
+    assert read(tmp_path / "run.zip", tmp_path) == plain()
 
 
 @pytest.mark.parametrize(("file_is", "column"), [("model", "model"), ("run", "run")])
@@ -318,7 +323,7 @@ def test_a_file_may_be_a_model_or_a_run(file_is, column, tmp_path, monkeypatch):
     for name in ("1", "2"):
         written(tmp_path / "logs" / f"{name}.jsonl", rows())
     read_twice = read(tmp_path / "logs", tmp_path, file_is=file_is)
-    assert sorted(map(repr, read_twice)) == sorted(map(repr, 2 * plain(tmp_path)))
+    assert sorted(map(repr, read_twice)) == sorted(map(repr, 2 * plain()))
     recording = read_recording(tmp_path / "out" / "read.parquet")
     assert set(recording.table.column(column).to_pylist()) == {"1", "2"}
     decided = cli("decide", tmp_path / "out" / "read.parquet", "--json")
@@ -329,7 +334,7 @@ def test_a_file_may_be_a_question(tmp_path):
     for q in range(N):
         own = [{k: row[k] for k in ("round", "answer", "gold")} for row in rows() if row["id"] == f"q{q}"]
         written(tmp_path / "logs" / f"q{q}.jsonl", own)
-    assert read(tmp_path / "logs", tmp_path, file_is="question") == plain(tmp_path)
+    assert read(tmp_path / "logs", tmp_path, file_is="question") == plain()
 
 
 def test_files_of_answers_by_id_are_runs_or_rounds(tmp_path):
@@ -407,12 +412,12 @@ def database(path, tables):
 def test_a_table_of_sqlite_is_read_like_rows(tmp_path):
     only = database(tmp_path / "only.sqlite", {"rounds": rows()})
     several = database(tmp_path / "several.db", {"rounds": rows(), "other": [{"x": b"1"}]})
-    assert read(only, tmp_path) == plain(tmp_path)
+    assert read(only, tmp_path) == plain()
     with pytest.raises(UnsettledError, match="--query"):
         read(several, tmp_path)
     chosen = read(several, tmp_path, settle=lambda error: error.choices["--query 'SELECT * FROM \"rounds\"'"][0])
-    assert chosen == read(several, tmp_path, query="SELECT * FROM rounds") == plain(tmp_path)
-    assert read(several, tmp_path, query="SELECT * FROM rounds WHERE id = 'q1'") == plain(tmp_path)[1:2]
+    assert chosen == read(several, tmp_path, query="SELECT * FROM rounds") == plain()
+    assert read(several, tmp_path, query="SELECT * FROM rounds WHERE id = 'q1'") == plain()[1:2]
 
 
 @pytest.mark.parametrize(
@@ -467,7 +472,7 @@ PATTERN = r"^== (?P<id>\d+): (?P<question>.+) \((?P<gold>.+)\)$|^Draft (?P<round
 def test_prose_is_read_by_a_pattern(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(PROSE)
-    assert read(path, tmp_path, pattern=PATTERN) == plain(tmp_path)
+    assert read(path, tmp_path, pattern=PATTERN) == plain()
     for pattern, words in (
         ("(", "regular expression"),
         ("(?P<reply>.+)", "needs a group"),
@@ -509,7 +514,7 @@ def test_the_printed_conversion_of_a_pickle_is_a_log(tmp_path, monkeypatch):
     path.write_bytes(pickle.dumps(rows()))
     command = cli("import", path).error.partition("python -c ")[2]
     exec(shlex.split(command)[0], {})
-    assert read(tmp_path / "log.json", tmp_path) == plain(tmp_path)
+    assert read(tmp_path / "log.json", tmp_path) == plain()
 
 
 def test_an_archive_that_is_too_large_or_damaged_is_refused(tmp_path):
@@ -543,4 +548,4 @@ def test_a_verdict_is_about_one_prompt_and_temperature(label, tmp_path, monkeypa
         refused = cli(*command, tmp_path / "out" / "read.parquet", code=2)
         assert "--where" in refused.err
     only = read(tmp_path / "log.jsonl", tmp_path, where={label: str(values[1])})
-    assert only == plain(tmp_path)
+    assert only == plain()

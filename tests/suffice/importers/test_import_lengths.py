@@ -16,7 +16,7 @@ from tests.support.logs import written
 LONGEST = 600
 """The most characters of an error or a note."""
 
-MANY = 120
+MANY, FILES = 60, 40
 WIDE = {f"column_with_a_name_{n:03d}": f"value {n}" for n in range(MANY)}
 ROUNDS = [{"question_id": f"q{q}", "round": r, "answer": f"a{q}"} for q in range(3) for r in (1, 2)]
 LONG = "very " * 300
@@ -43,15 +43,15 @@ LOGS: Mapping[str, Sequence[Any] | Callable[[int], Sequence[Any]]] = {
     "one file per system": lambda n: [{"question_id": f"q{q}", "answer": f"a{n % 3}"} for q in range(3)],
     "wide files": lambda n: [WIDE] * 3,
 }
-"""Logs whose names and values are many or long, by what they have; those of 60 files as a function of the file's number."""
+"""Logs whose names and values are many or long, by what they have; those of many files as a function of the file's number."""
 
 
 def log(name: str, folder: Path) -> Path:
     records = LOGS[name]
     if not callable(records):
         return written(folder / ("t.json" if name == "lists of records" else "t.jsonl"), records)
-    for n in range(60):
-        written(folder / "systems" / f"system_{n:03d}.jsonl", records(n))
+    for n in range(FILES):
+        written(folder / "systems" / f"system_with_a_name_{n:03d}.jsonl", records(n))
     return folder / "systems"
 
 
@@ -80,7 +80,7 @@ def test_no_message_of_an_import_is_long(made: str, options: str, tmp_path: Path
 
 
 def test_a_cut_list_says_how_many_names_are_left_out(tmp_path: Path) -> None:
-    with pytest.raises(SufficeError, match="and 1.. more"):
+    with pytest.raises(SufficeError, match="and 5. more"):
         import_recording(log("no id", tmp_path), out=tmp_path / "run.parquet")
 
 

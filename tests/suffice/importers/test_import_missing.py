@@ -120,7 +120,7 @@ def test_a_log_with_token_counts_reports_saved_tokens_and_money(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     rows = [
         {"id": f"q{q}", "step": r, "answer": "x", "score": q % 2, "prompt_tokens": 100, "completion_tokens": 20}
-        for q in range(2000)
+        for q in range(300)
         for r in range(3)
     ]
     written(tmp_path, rows)
@@ -282,7 +282,8 @@ def test_an_import_never_writes_over_a_log_or_another_file(folder, out):
     refused = cli("import", "log.jsonl", "-o", out, code=1)
     assert "the ending" in refused.error or "is no recording" in refused.error
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert cli("import", "log.jsonl", "-o", "log.parquet").code == 0
+    if out == "log.jsonl":
+        assert cli("import", "log.jsonl", "-o", "log.parquet").code == 0
 
 
 def test_a_recording_that_was_not_imported_is_not_written_over_either(folder):
@@ -310,7 +311,7 @@ def test_what_a_newcomer_mixes_up_is_put_right(folder, arguments, code, message)
 
 def test_the_next_command_can_be_pasted_where_names_have_spaces(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [{"id": f"q{q}", "step": r, "answer": "x", "score": q % 2} for q in range(2000) for r in range(3)]
+    rows = [{"id": f"q{q}", "step": r, "answer": "x", "score": q % 2} for q in range(300) for r in range(3)]
     written(tmp_path / "my log.jsonl", rows)
     decided = shlex.split(next_command(cli("import", "my log.jsonl")))
     assert decided == ["suffice", "decide", "my log.parquet"]

@@ -221,16 +221,16 @@ def test_the_next_command_after_an_import_of_several_models_chooses_one(tmp_path
 
 def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkeypatch):
     monkeypatch.setattr(table_parts, "LARGE", 1)
-    monkeypatch.setattr(table_parts, "PART", 40)
+    monkeypatch.setattr(table_parts, "PART", 60)
     whole, parted = [], []
     nothing_said = TableOptions(columns={}, metrics={}, labels={})
     rows = [
-        {**row, "model": m, "answer": f"{m}{r}"} for row in one_answer_each(n=60) for m in ("A", "B") for r in (1, 2)
+        {**row, "model": m, "answer": f"{m}{r}"} for row in one_answer_each(n=20) for m in ("A", "B") for r in (1, 2)
     ]
     for name in ("a", "b"):
         written(tmp_path / "systems" / f"{name}.jsonl", rows)
     for r in range(1, 12):
-        written(tmp_path / "depth" / f"round_{r}.jsonl", [{**row, "answer": f"a{r}"} for row in one_answer_each(n=60)])
+        written(tmp_path / "depth" / f"round_{r}.jsonl", [{**row, "answer": f"a{r}"} for row in one_answer_each(n=20)])
     for source in (tmp_path / "systems", tmp_path / "depth"):
         folder = tmp_path / f"{source.name}-parts"
         folder.mkdir()
@@ -238,7 +238,7 @@ def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkey
         parted.append((run.longest, sum(run.ends.values()), run.n_clusters))
         small = read_tabular(source)
         whole.append((*lengths(small), len(small.trajectories), len({item.cluster for item in small.trajectories})))
-    assert parted == whole == [(2, 240, 60), (11, 60, 60)]
+    assert parted == whole == [(2, 80, 20), (11, 20, 20)]
 
 
 def ordered(tmp_path, rows):

@@ -6,7 +6,6 @@ import csv
 import datetime as dt
 import decimal
 import gzip
-import itertools
 import json
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 
 IMPORTS = Path(__file__).resolve().parents[2] / "data" / "imports"
-N = 40
+N = 30
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 
 
@@ -93,14 +92,12 @@ def lines(path, *records):
     return write(path, list(records))
 
 
-TEXT_TABLES, OTHERS = [".csv", ".csv.gz", ".tsv"], [".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet"]
-
-
 @pytest.mark.parametrize(
     ("records", "ending"),
     [
-        *itertools.product([long_rows, wide_records], [*TEXT_TABLES, *OTHERS]),
-        *((nested_records, ending) for ending in OTHERS),  # a table of text has no lists of objects
+        *((long_rows, ending) for ending in (".csv", ".csv.gz", ".tsv", ".json", ".json.gz", ".jsonl.gz", ".parquet")),
+        *((wide_records, ending) for ending in (".csv", ".jsonl", ".parquet")),
+        *((nested_records, ending) for ending in (".jsonl", ".parquet")),  # a table of text has no lists of objects
     ],
 )
 def test_any_shape_in_any_file_is_one_command_and_then_a_decision(records, ending, tmp_path, monkeypatch):
@@ -117,8 +114,9 @@ def test_any_shape_in_any_file_is_one_command_and_then_a_decision(records, endin
     order = np.argsort([int(name[1:]) for name in recording.question_ids])
     np.testing.assert_array_equal(recording.column("em")[order], expected)
     np.testing.assert_array_equal(recording.column("cost.generator.output_tokens"), np.full((N, 4), 5.0))
-    decided = cli("decide", "run.parquet", "--max-loss", "0.2", code=0)
-    assert "at most 2 rounds instead of 4" in decided.words
+    if ending == ".parquet":  # the recording of each shape is the same in every file
+        decided = cli("decide", "run.parquet", "--max-loss", "0.2", code=0)
+        assert "at most 2 rounds instead of 4" in decided.words
 
 
 def test_cached_tokens_are_subtracted_from_input_only_if_included(tmp_path):

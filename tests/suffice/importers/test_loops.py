@@ -81,6 +81,8 @@ def test_no_verdict_is_about_two_values_of_a_label_of_the_loop(name):
         decide(recording)
     with pytest.raises(UnsettledError, match=f"--where {name}={values[1]} "):
         certify(recording, ["fixed_k(1)"], CLAIM)
+    if name not in ("model", "temperature"):  # all name the loop by the same function
+        return
     assert decide(recording.where(**first)).n < 100
     assert certify(recording.where(**first), ["fixed_k(1)"], CLAIM).n == 100
     log = production_log(200, **columns)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from benchmarks.readings.cases import Draw
 from benchmarks.readings.money import bare_golds_beside_pounds, prices_with_the_sign_in_later_rounds
 
 from suffice.errors import UnsettledError
 from suffice.recordings import read_recording
-from tests.support.logs import by_round, imported, written
+from tests.support.logs import Brief, by_round, imported, written
 
 KINDS = ["yes", "no", "Anna Stone", "Ben Marsh", "31 July"]
 
@@ -43,14 +42,14 @@ def test_prices_in_another_currency_are_wrong(tmp_path, later):
 
 
 def test_the_form_of_a_price_changes_no_score(tmp_path):
-    rows = prices_with_the_sign_in_later_rounds(Draw("x")).content
+    rows = prices_with_the_sign_in_later_rounds(Brief("x")).content
     codes = [{**row, "answer": re.sub(r"€(.*)", r"\1 EUR", row["answer"])} for row in rows]
     of_signs = by_round(written(tmp_path / "signs.jsonl", rows))
     assert of_signs == by_round(written(tmp_path / "codes.jsonl", codes), normalizer="mixed")
 
 
 def test_currencies_that_golds_leave_out_are_left_out(tmp_path):
-    summary = imported(written(tmp_path / "log.jsonl", bare_golds_beside_pounds(Draw("x")).content))
+    summary = imported(written(tmp_path / "log.jsonl", bare_golds_beside_pounds(Brief("x")).content))
     assert any("--column answer=answer:no-currency" in note and "£" in note for note in summary.notes)
     assert not {
         text for text in read_recording(summary.path).table["answer"].to_pylist() if "£" in text or "GBP" in text

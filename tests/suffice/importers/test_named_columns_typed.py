@@ -9,7 +9,7 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import CITIES, answer, by_command, written
+from tests.support.logs import CITIES, answer, by_command, paired, written
 
 N = 30
 
@@ -142,8 +142,10 @@ def ends(folder):
     return {n: {row["end"] for row in rows if lengths[row["question_id"]] == n} for n in LENGTHS}
 
 
-@pytest.mark.parametrize("name", ["stop", "stopped", "done", "converged", "shouldStop", "is_done", "state.converged"])
-@pytest.mark.parametrize("spell", [bool, int, str])
+@pytest.mark.parametrize(
+    ("name", "spell"),
+    paired(["stop", "stopped", "done", "converged", "shouldStop", "is_done", "state.converged"], [bool, int, str]),
+)
 def test_a_flag_of_the_last_round_is_the_loop_s_stop(name, spell, tmp_path):
     done = by_command(tmp_path, flagged(name, is_true=lambda q, r, n: r == n < 3, spell=spell), name="log.csv", code=0)
     assert f"{name} (true = rule) as end" in done.words

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.readings.cases import Draw, lines
+from benchmarks.readings.cases import lines
 from benchmarks.readings.misled_by_roles import a_writer_and_a_critic_as_agents, tickets_of_customers_and_a_bot
 
 from suffice.importers import import_recording
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import Brief, paired
 
-N = 40
+N = 24
 
 
 def imported(folder: Path, content: Any, *options: str) -> Any:
@@ -28,14 +29,14 @@ def total(folder: Path, name: str) -> float:
 
 
 def test_agents_in_turn_are_asked_about_with_commands(tmp_path):
-    refused = imported(tmp_path, a_writer_and_a_critic_as_agents(Draw("x")).content)
+    refused = imported(tmp_path, a_writer_and_a_critic_as_agents(Brief("x")).content)
     assert refused.code == 2
     assert "--where agent=writer" in refused.err
     assert "--column run=agent" in refused.err
 
 
 def test_what_a_critic_spent_is_charged_to_the_writer(tmp_path):
-    log = a_writer_and_a_critic_as_agents(Draw("x")).content
+    log = a_writer_and_a_critic_as_agents(Brief("x")).content
     assert imported(tmp_path, log, "--where", "agent=writer").code == 0
     assert total(tmp_path, "uncached_tokens") == sum(row["usage"]["prompt_tokens"] for row in log)
     assert total(tmp_path, "calls") == len(log)
@@ -65,7 +66,7 @@ def test_a_column_of_the_writer_alone_tells_turns(tmp_path):
 
 
 def test_tickets_are_named_by_their_own_ids(tmp_path):
-    log = tickets_of_customers_and_a_bot(Draw("y")).content
+    log = tickets_of_customers_and_a_bot(Brief("y")).content
     assert imported(tmp_path, log).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert {*recording.question_ids} == {ticket["ticket_id"] for ticket in log["tickets"]}
@@ -73,8 +74,10 @@ def test_tickets_are_named_by_their_own_ids(tmp_path):
     assert [text for text in recording.table.column("answer").to_pylist() if text] == bots
 
 
-@pytest.mark.parametrize("speaker", ["author", "role", "sender", "from", "speaker", "who"])
-@pytest.mark.parametrize("text", ["body", "content", "text", "message"])
+@pytest.mark.parametrize(
+    ("speaker", "text"),
+    paired(["author", "role", "sender", "from", "speaker", "who"], ["body", "content", "text", "message"]),
+)
 def test_what_customers_say_is_no_answer_by_any_key(tmp_path, speaker, text):
     rows = [
         {"ticket_id": f"T{q}", speaker: who, text: f"{who} {q} {r} says this"}

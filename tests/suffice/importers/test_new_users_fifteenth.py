@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.readings.cases import CITIES, Draw
+from benchmarks.readings.cases import CITIES
 from benchmarks.readings.misled_fourteenth import (
     lists_of_labels,
     outcomes_in_words_of_nested_runs,
@@ -20,7 +20,7 @@ from benchmarks.readings.misled_fourteenth import (
 from suffice.errors import DataError
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import answer, by_round, imported, offered, written
+from tests.support.logs import Brief, answer, imported, offered, written
 
 N = 40
 
@@ -29,7 +29,7 @@ def runs(folder: Path, **changed: str) -> Path:
     """Write a file for each run of an agent; words of outcomes may be replaced."""
     place = folder / "runs"
     place.mkdir()
-    for name, run in outcomes_in_words_of_nested_runs(Draw("runs")).content.items():
+    for name, run in outcomes_in_words_of_nested_runs(Brief("runs")).content.items():
         (place / name).write_text(json.dumps({**run, "outcome": changed.get(run["outcome"], run["outcome"])}), "utf-8")
     return place
 
@@ -44,7 +44,7 @@ def printed(said: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("golds", ["reference_labels", "gold", None])
 def test_lists_of_labels_are_answers_and_sets(tmp_path, golds):
-    log = lists_of_labels(Draw("labels"))
+    log = lists_of_labels(Brief("labels"))
     for scan in log.content["scans"]:
         right = scan.pop("reference_labels")
         scan.update({golds: right} if golds else {})
@@ -55,7 +55,7 @@ def test_lists_of_labels_are_answers_and_sets(tmp_path, golds):
     assert read_recording(summary.path).metadata["normalizer"] == "unordered"
     if golds:
         shares = [sum(loop.scores[r] for loop in log.loops) / len(log.loops) for r in range(3)]
-        assert by_round(path) == pytest.approx(shares)
+        assert [means.match for means in summary.by_round] == pytest.approx(shares)
 
 
 def test_the_outcome_of_runs_is_offered_before_their_tools(tmp_path, monkeypatch):
@@ -118,14 +118,14 @@ def test_messages_of_whole_runs_are_not_judged(tmp_path, monkeypatch):
 
 
 def test_amounts_are_offered_with_what_is_right(tmp_path):
-    options = offered(written(tmp_path / "log.csv", prices_beside_areas(Draw("flats")).content))
+    options = offered(written(tmp_path / "log.csv", prices_beside_areas(Brief("flats")).content))
     for name in ("preis", "flaeche"):
         unit = "eur" if name == "preis" else "m2"
         assert f"--column answer={name}_{unit} --column golds={name}_soll" in options
 
 
 def test_a_copy_of_the_last_amount_is_not_offered_as_right(tmp_path):
-    rows = prices_beside_areas(Draw("flats")).content
+    rows = prices_beside_areas(Brief("flats")).content
     last = {row["inserat_id"]: row["preis_eur"] for row in rows}
     rows = [{**row, "preis_soll": last[row["inserat_id"]]} for row in rows]
     assert not [option for option in offered(written(tmp_path / "log.csv", rows)) if "golds=preis_soll" in option]

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.readings.cases import Draw, lines
+from benchmarks.readings.cases import lines
 from benchmarks.readings.misled_thirteenth import votes_in_rows
 
 from suffice.importers.answers.outcomes import read_outcomes
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import Brief
 
 N = 24
 
@@ -222,14 +223,14 @@ def test_a_list_by_round_has_the_answers_of_rounds(tmp_path):
 
 
 def votes() -> list[dict[str, Any]]:
-    return [dict(row) for row in votes_in_rows(Draw("x")).content]
+    return [dict(row) for row in votes_in_rows(Brief("x")).content]
 
 
 def test_a_vote_that_counts_rows_is_a_counter_of_samples(tmp_path):
     assert imported(tmp_path, votes()).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.metadata["exchangeable"] is True
-    assert recording.shape == (60, 5)
+    assert recording.shape == (24, 5)
     assert "vote" not in recording.table.column_names
 
 

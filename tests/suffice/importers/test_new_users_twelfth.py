@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.readings.cases import Draw, lines
+from benchmarks.readings.cases import lines
 from benchmarks.readings.misled_eleventh import (
     attempts_with_ids_of_rows,
     cases_numbered_in_german,
@@ -25,6 +25,7 @@ from suffice.importers.rows.stages import with_numbers_of_ids
 from suffice.importers.shapes.shape import Shape
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import Brief
 
 WHOLE = ("--answer-position", "marker:answer is")
 
@@ -47,18 +48,18 @@ def recording(folder: Path) -> Any:
 
 
 def attempts() -> list[dict[str, Any]]:
-    return [dict(row) for row in attempts_with_ids_of_rows(Draw("x")).content]
+    return [dict(row) for row in attempts_with_ids_of_rows(Brief("x")).content]
 
 
 def test_ids_of_rows_count_no_rounds(tmp_path):
     assert imported(tmp_path, attempts()).code == 0
-    assert recording(tmp_path).column("em").shape == (80, 3)
+    assert recording(tmp_path).column("em").shape == (32, 3)
 
 
 def test_ids_of_rows_alone_leave_the_order_of_rows(tmp_path):
     rows = [{name: value for name, value in row.items() if name not in ("attempt", "model")} for row in attempts()]
     assert imported(tmp_path, rows).code == 0
-    assert recording(tmp_path).column("em").shape == (80, 3)
+    assert recording(tmp_path).column("em").shape == (32, 3)
 
 
 def test_a_gap_names_the_column_that_counts(tmp_path):
@@ -74,7 +75,7 @@ def test_rounds_of_one_question_may_all_differ(tmp_path):
 
 
 def test_solutions_with_a_mark_are_read_as_golds(tmp_path):
-    log = solutions_with_a_mark(Draw("x")).content
+    log = solutions_with_a_mark(Brief("x")).content
     done = imported(tmp_path, log, *WHOLE)
     assert done.code == 0
     assert recording(tmp_path).table.column("golds").to_pylist()[0] == [log[0]["solution"].rpartition("#### ")[2]]
@@ -82,14 +83,14 @@ def test_solutions_with_a_mark_are_read_as_golds(tmp_path):
 
 
 def test_a_reply_with_a_mark_is_no_gold(tmp_path):
-    log = solutions_with_a_mark(Draw("x")).content
+    log = solutions_with_a_mark(Brief("x")).content
     log = [{"model_" * (name == "solution") + name: value for name, value in row.items()} for row in log]
     assert imported(tmp_path, log, *WHOLE, "--expected", "returned", "--expected", "unread-golds").code == 0
     assert recording(tmp_path).table.column("golds").to_pylist()[0] in (None, [])
 
 
 def test_solutions_with_a_box_are_asked_about(tmp_path):
-    log = solutions_with_a_box(Draw("x")).content
+    log = solutions_with_a_box(Brief("x")).content
     position = ("--answer-position", "marker:Answer:")
     refused = imported(tmp_path, log, *position)
     assert refused.code == 2
@@ -114,7 +115,7 @@ def test_a_solution_that_contains_answers_is_named(tmp_path, own):
 
 
 def test_a_folder_of_records_is_read_as_their_lines_are(tmp_path):
-    files = folder_of_records_in_french(Draw("x")).content
+    files = folder_of_records_in_french(Brief("x")).content
     for place, content in (("folder", files), ("lines", [*files.values()])):
         (tmp_path / place).mkdir()
         refused = imported(tmp_path / place, content)
@@ -126,7 +127,7 @@ def test_a_folder_of_records_is_read_as_their_lines_are(tmp_path):
 
 
 def test_tokens_in_french_are_read(tmp_path):
-    files = folder_of_records_in_french(Draw("x")).content
+    files = folder_of_records_in_french(Brief("x")).content
     options = ("--column", "rounds=tours", "--column", "answer=service", "--column", "golds=service_attendu")
     assert imported(tmp_path, files, *options).code == 0
     used = sum(own["jetons_sortie"] for record in files.values() for own in record["tours"])
@@ -134,7 +135,7 @@ def test_tokens_in_french_are_read(tmp_path):
 
 
 def test_a_file_with_one_record_takes_the_list_by_name(tmp_path):
-    record = next(iter(folder_of_records_in_french(Draw("x")).content.values()))
+    record = next(iter(folder_of_records_in_french(Brief("x")).content.values()))
     done = imported(tmp_path, {"one.json": record}, "--column", "rounds=tours", "--column", "answer=service")
     assert done.code == 0
     assert len(recording(tmp_path).question_ids) == 1
@@ -155,7 +156,7 @@ def test_a_folder_of_runs_keeps_its_records(tmp_path):
 
 @pytest.mark.parametrize("form", ["meter-{}-s{}", "meter-{}_{}"])
 def test_numbers_at_the_ends_of_ids_name_samples(tmp_path, form):
-    rows = ids_with_the_bare_number_of_a_sample(Draw("x")).content
+    rows = ids_with_the_bare_number_of_a_sample(Brief("x")).content
     parts = [row["id"].removeprefix("meter-").split("_") for row in rows]
     rows = [{**row, "id": form.format(*own), "expected": None} for row, own in zip(rows, parts, strict=True)]
     golds = {own[0]: row["output"].rpartition(" ")[2] for row, own in zip(rows, parts, strict=True)}
@@ -163,7 +164,7 @@ def test_numbers_at_the_ends_of_ids_name_samples(tmp_path, form):
     file.write_text(lines([{"id": f"meter-{q}", "gold": gold} for q, gold in golds.items()]), "utf-8")
     done = imported(tmp_path, rows, "--golds", str(file))
     assert done.code == 0
-    assert recording(tmp_path).column("em").shape == (60, 6)
+    assert recording(tmp_path).column("em").shape == (24, 6)
 
 
 def unlike(rows: list[Any], change: str) -> list[Any]:
@@ -183,7 +184,7 @@ def test_other_numbers_at_the_ends_of_ids_name_no_samples(change):
         records = [Record("", "", n, row) for n, row in enumerate(rows)]
         return with_numbers_of_ids(Shape(rows=records, columns={}, read=lambda own: ([*own], 0)), ())[1]
 
-    rows = ids_with_the_bare_number_of_a_sample(Draw("x")).content
+    rows = ids_with_the_bare_number_of_a_sample(Brief("x")).content
     assert "sample" in split(rows)[0]
     assert split(unlike(rows, change)) == []
 
@@ -198,7 +199,7 @@ def test_gold_answers_of_other_ids_name_the_options(tmp_path):
 
 
 def test_several_columns_name_a_question(tmp_path):
-    log = questions_of_several_columns(Draw("x")).content
+    log = questions_of_several_columns(Brief("x")).content
     refused = imported(tmp_path, log)
     assert "--column question_id=doc_id,seg,tgt_lang --column round=pass" in refused.err
     options = (
@@ -211,13 +212,13 @@ def test_several_columns_name_a_question(tmp_path):
     )
     done = imported(tmp_path, log, *options)
     assert done.code == 0
-    assert recording(tmp_path).column("em").shape == (120, 3)
+    assert recording(tmp_path).column("em").shape == (48, 3)
     assert "not read" not in done.out
 
 
 @pytest.mark.parametrize("counter", [(), ("--column", "round=pass")])
 def test_a_part_of_an_id_is_completed(tmp_path, counter):
-    log = questions_of_several_columns(Draw("x")).content
+    log = questions_of_several_columns(Brief("x")).content
     refused = imported(tmp_path, log, "--column", "question_id=seg", "--column", "answer=translation", *counter)
     assert refused.code == 2
     assert "--column question_id=doc_id,seg,tgt_lang" in refused.err
@@ -249,19 +250,19 @@ def test_runs_of_a_question_are_no_part_of_its_id(tmp_path):
 
 
 def test_the_question_is_known_before_the_answer_is_asked_for(tmp_path):
-    refused = imported(tmp_path, cases_numbered_in_german(Draw("x")).content)
+    refused = imported(tmp_path, cases_numbered_in_german(Brief("x")).content)
     assert "question_id=" not in refused.err
     assert "--column answer=Entscheidung\n" in refused.err
     assert "answer=Meldung" not in refused.err
 
 
 def test_items_of_a_list_are_named_as_answers(tmp_path):
-    refused = imported(tmp_path, verdicts_in_a_list(Draw("x")).content)
+    refused = imported(tmp_path, verdicts_in_a_list(Brief("x")).content)
     assert "--column answer=verdict\n" in refused.err
 
 
 def test_steps_without_answers_may_be_judged_by_their_tests(tmp_path):
-    refused = imported(tmp_path, steps_with_counts_of_tests(Draw("x")).content)
+    refused = imported(tmp_path, steps_with_counts_of_tests(Brief("x")).content)
     assert "--metric-column tests_passed=tests_passed/tests_total" in refused.err
 
 

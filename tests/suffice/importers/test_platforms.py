@@ -157,13 +157,13 @@ def test_completions_of_a_request_may_be_samples(tmp_path):
     assert offered(path)[:2] == ["--samples", "--expected sample-list"]
     summary = imported(path, samples=True)
     assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
-    assert (summary.clusters, summary.samples) == (60, True)
-    assert imported(path, columns={"rounds": "outputs"}).clusters == 60
+    assert (summary.clusters, summary.samples) == (40, True)
+    assert imported(path, columns={"rounds": "outputs"}).clusters == 40
 
 
 def test_the_number_of_an_item_names_no_question(tmp_path):
     rows = [{**completions(*one), "request_id": None} for one in drawn()]
-    assert imported(written(tmp_path, rows), columns={"rounds": "outputs"}).clusters == 60
+    assert imported(written(tmp_path, rows), columns={"rounds": "outputs"}).clusters == 40
 
 
 def test_a_list_with_one_text_is_the_text(tmp_path):
@@ -192,7 +192,7 @@ def repeated(providers=("a", "b")):
             "gradingResult": {"tokensUsed": {"completion": 0}},
         }
         for r in range(4)
-        for q, gold, said in drawn(shares=(0.6,) * 4)
+        for q, gold, said in drawn(30, shares=(0.6,) * 4)
         for place, provider in enumerate(providers)
     ]
     return {"evalId": "e", "results": {"prompts": [{"provider": p} for p in providers], "results": results}}
@@ -205,7 +205,7 @@ def test_repeats_of_a_test_may_be_samples(tmp_path):
     columns = {"question_id": "vars.question"}
     assert offered(path, columns=columns)[:2] == ["--column run=promptIdx", "--column run=promptIdx --samples"]
     summary = imported(path, columns={**columns, "run": "promptIdx"}, samples=True)
-    assert (summary.clusters, summary.trajectories, summary.rounds) == (60, 120, 4)
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (30, 60, 4)
     read = {item.ours: item.theirs for item in summary.readings}
     assert read["cost.generator.output_tokens"] == "response.tokenUsage.completion"
     assert "text" not in read

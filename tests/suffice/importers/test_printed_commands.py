@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.readings.cases import Draw, lines
+from benchmarks.readings.cases import lines
 from benchmarks.readings.classes import lost_options
 from benchmarks.readings.files_and_speakers import a_file_for_each_pass
 
@@ -21,6 +21,7 @@ from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.rows.parallel_files import of_files
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import Brief
 
 
 def folder_of(place: Path, files: dict[str, list[dict[str, Any]]]) -> Path:
@@ -33,7 +34,7 @@ def folder_of(place: Path, files: dict[str, list[dict[str, Any]]]) -> Path:
 
 
 def passes() -> dict[str, list[dict[str, Any]]]:
-    files = a_file_for_each_pass(Draw("x")).content
+    files = a_file_for_each_pass(Brief("x")).content
     return {name.replace(".tsv", ".jsonl"): rows for name, rows in files.items()}
 
 

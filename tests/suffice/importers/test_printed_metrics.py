@@ -11,7 +11,7 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import CITIES, asked, by_command, imported, written
+from tests.support.logs import CITIES, asked, by_command, imported, paired, written
 
 N = 30
 _PRINTED = re.compile(r"--metric-column (?:'(?:[^']|'\"'\"')*'|\S+)")
@@ -57,8 +57,7 @@ def printed(text):
     return [option for option in options if "WORST" not in option[1]]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(("name", "kind"), paired(NAMES, VALUES))
 def test_each_printed_metric_option_works_as_it_stands(name, kind, tmp_path):
     source = written(tmp_path, rows(name, VALUES[kind]))
     notes = imported(source).notes
@@ -84,14 +83,19 @@ def test_words_for_missing_scores_are_unknown_on_a_scale(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "first"),
+    ("name", "value", "first", "golds"),
     [
-        ("f1", lambda n: 30 + n % 70, ":0..100"),
-        ("em", lambda n: 100 * (n % 3 > 0), ":0..100"),
-        ("em", lambda n: ("incorrect", "partially correct", "correct")[n % 3], ":incorrect,partially correct,correct"),
+        ("f1", lambda n: 30 + n % 70, ":0..100", True),
+        ("f1", lambda n: 30 + n % 70, ":0..100", False),
+        ("em", lambda n: 100 * (n % 3 > 0), ":0..100", False),
+        (
+            "em",
+            lambda n: ("incorrect", "partially correct", "correct")[n % 3],
+            ":incorrect,partially correct,correct",
+            True,
+        ),
     ],
 )
-@pytest.mark.parametrize("golds", [True, False])
 def test_a_metric_of_our_name_on_another_scale_is_asked_about(name, value, first, golds, tmp_path):
     made = [{**row, **({"gold": "Oslo"} if golds else {})} for row in rows(name, value)]
     source = written(tmp_path, made)

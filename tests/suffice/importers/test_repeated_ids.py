@@ -56,7 +56,7 @@ def test_a_loop_that_ran_again_is_two_runs_if_said(n, tmp_path):
 
 def test_a_large_log_that_was_appended_is_asked_about(tmp_path, monkeypatch):
     monkeypatch.setattr(table_parts, "LARGE", 0)
-    monkeypatch.setattr(table_parts, "PART", 20)
+    monkeypatch.setattr(table_parts, "PART", 40)
     source = write(tmp_path / "log.jsonl", rows(), rows(1))
     assert set(offered(source)) == {"--column run=id", "--column round="}
     assert shape_of(source, columns={"run": "id"}) == (N, 2 * N, ROUNDS)

@@ -31,7 +31,7 @@ def number_of_answers():
 
 
 @pytest.mark.usefixtures("number_of_answers")
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.lists(loops(), min_size=1, max_size=4))
 def test_signals_of_columns_are_those_of_the_rounds_so_far(questions):
     # A column of a recording is called `round`: no measurement can have that name.

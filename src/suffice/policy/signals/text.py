@@ -263,7 +263,6 @@ _BYTE_ESCAPE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
 _SPACE_MARKS = b" \t\r\n\v\f"
 _SPACE_RUN = re.compile(rb"[ \t\r\n\v\f]*+")
 
-_Span = tuple[int, int]
 _State = tuple[int, int, int, int]
 """A path over the text: bytes matched, first and last token of the span (-1 until reached), tokens past the text."""
 
@@ -338,7 +337,7 @@ def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> in
     return bisect_left(list(accumulate(map(len, spelled))), closed) + 1 if closed else 0
 
 
-def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
+def _search(target: bytes, tokens: Sequence[Token], begin: int, span: Span) -> Span | None:
     """Return the indices of the first and last token of a span of bytes if all alignments agree; else None.
 
     The span includes its last byte.

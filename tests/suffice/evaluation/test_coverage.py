@@ -87,8 +87,8 @@ def test_the_permutation_test_keeps_its_level_where_differences_are_symmetric():
 
 
 def test_the_max_statistic_bounds_the_error_of_a_whole_family():
-    found = family_errors(200, rules=40, datasets=150, draws=200, rng=np.random.default_rng(SEED))
-    assert found["max-statistic"] < 0.05 + 3 * error(0.05, 150)
+    found = family_errors(300, rules=40, datasets=300, draws=300, rng=np.random.default_rng(SEED))
+    assert found["max-statistic"] < 0.05 + 3 * error(0.05, 300)
     assert found["uncorrected"] > 0.25
 
 

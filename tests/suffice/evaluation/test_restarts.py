@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
@@ -38,7 +38,6 @@ def by_definition(alarm, losses, audited, rates=None):
     return values
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(LOSSES, st.booleans()), min_size=1, max_size=12), st.sampled_from([None, 0.1]))
 def test_the_value_is_its_definition(questions, least_rate):
     losses, audited = np.array([loss for loss, _ in questions]), [drawn for _, drawn in questions]
@@ -53,7 +52,6 @@ def test_the_value_is_its_definition(questions, least_rate):
     assert after.n == len(losses)
 
 
-@settings(max_examples=50)
 @given(
     hnp.arrays(np.float64, st.integers(1, 40), elements=LOSSES),
     st.integers(0, 40),
@@ -100,7 +98,6 @@ def at_the_bound(draw, low):
     return (epsilon, np.array([low, loss, 1.0, 0.0]), chances) if (chances >= 0).all() else (epsilon, None, None)
 
 
-@settings(max_examples=40)
 @given(at_the_bound(-1.0) | at_the_bound(0.0), st.floats(0.05, 1))
 def test_the_value_is_expected_to_stay_one_at_the_bound(case, rate):
     epsilon, values, chances = case
@@ -161,27 +158,27 @@ def test_the_alarm_rings_and_stays():
 def test_a_late_change_is_noticed_about_as_fast_as_an_early_one():
     failing = np.tile([0.0] * 9 + [1.0], 500)
     delays = {}
-    for age in (0, 1_000, 100_000):
+    for age in (0, 1_000, 100_000, 1_000_000):
         good = Alarm.start(0.02).observe(np.zeros(age))
         delays[age] = int(good.observe(failing).rang_at) - age
-    assert 0 < delays[0] < delays[1_000] < delays[100_000] < 4 * delays[0]
+    assert 0 < delays[0] < delays[1_000] < delays[100_000] < delays[1_000_000] < 4 * delays[0]
 
 
 def test_long_silence_keeps_numbers_exact():
     alarm = Alarm.start(0.02)
-    for _ in range(5):
-        alarm = alarm.observe(np.tile([-1.0, -1.0, 1.0, 0.0], 25_000))
+    for _ in range(10):
+        alarm = alarm.observe(np.tile([-1.0, -1.0, 1.0, 0.0], 50_000))
     assert np.isfinite(alarm.log_capital).all()
-    assert alarm.begun == alarm.n == 500_000
+    assert alarm.begun == alarm.n == 2_000_000
     assert -40 < alarm.log_value < 0
     assert alarm.observe(np.ones(200)).rings
 
 
 def test_false_alarms_are_as_rare_as_promised():
     rng = np.random.default_rng(4)
-    drawn = rng.random((150, 1000))
+    drawn = rng.random((400, 3000))
     losses = np.where(drawn < 0.05, -1.0, np.where(drawn < 0.12, 1.0, 0.0))
-    at_the_limit = Alarm.start(0.02, 0.2, shape=(150,)).observe(losses)
+    at_the_limit = Alarm.start(0.02, 0.2, shape=(400,)).observe(losses)
     assert 0.01 <= at_the_limit.rings.mean() <= 0.2  # not over-cautious by an order of magnitude
 
 

@@ -160,14 +160,12 @@ def test_ties_alone_show_nothing_until_there_are_many_of_them():
 
 @pytest.mark.parametrize("n", [50, 100, 200, 400])
 def test_a_loss_of_exactly_the_margin_is_rarely_shown(n):
-    rng, weights, runs = np.random.default_rng(n), bootstrap_weights(n, 2, rng=0), 150
+    rng, weights, runs = np.random.default_rng(n), bootstrap_weights(n, 2, rng=0), 300
     rare = -(rng.random((runs, n)) < 0.02).astype(float)
     drawn = rng.random((runs, n))
     mixed = np.where(drawn < 0.08, -1.0, np.where(drawn > 0.94, 1.0, 0.0))
     for rows in (rare, mixed):
-        assert (
-            sum(non_inferiority(row, 0.02, weights=weights).shown for row in rows) <= 16
-        )  # 7.5 expected at most, and 3 standard errors
+        assert sum(non_inferiority(row, 0.02, weights=weights).shown for row in rows) <= 28  # 15 expected at most
 
 
 def test_the_exact_p_value_is_the_net_test_on_cluster_means():

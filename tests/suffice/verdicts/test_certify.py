@@ -245,7 +245,7 @@ def test_rows_that_repeat_a_question_count_once_with_their_mean(fresh, policy):
 
 @pytest.mark.whole
 def test_no_order_of_rows_of_a_question_makes_a_false_certificate():
-    rng, runs, n, reruns = np.random.default_rng(2), 20, 150, 3
+    rng, runs, n, reruns = np.random.default_rng(2), 40, 150, 3
     certified = 0
     for _ in range(runs):  # a true loss of epsilon, and the rerun that loses last in the file
         chance = rng.choice([0, 0.25], n, p=[0.8, 0.2])
@@ -264,7 +264,7 @@ def test_no_order_of_rows_of_a_question_makes_a_false_certificate():
         ]
         recording = Recording(build_table(rows, {"score": "metric"}))
         certified += certify(recording, ["fixed_k(1)"], Claim(epsilon=0.05, metric="score")).policy is not None
-    assert certified <= 4  # one is expected at most; of the first rows all certified
+    assert certified <= 7  # two are expected at most; of forty first rows all certified
 
 
 def test_means_of_rows_get_no_test_for_losses_of_0_and_1(fresh, policy):
@@ -324,7 +324,7 @@ def test_failed_questions_are_left_out_where_that_is_declared(fresh, policy):
 
 def test_long_questions_that_failed_make_no_false_certificate():
     rng, certified = np.random.default_rng(1), 0
-    for _ in range(20):  # a true loss of 5 points, bounded by 4; most of the questions that lose failed
+    for _ in range(60):  # a true loss of 5 points, bounded by 4; most of the questions that lose failed
         late = rng.random(300) < 0.05
         failed = late & (rng.random(300) < 0.9)
         ids = [f"{value:x}" for value in rng.integers(1 << 60, size=300)]
@@ -341,7 +341,7 @@ def test_long_questions_that_failed_make_no_false_certificate():
         ]
         recording = Recording(build_table(rows, {"score": "metric"}))
         certified += certify(recording, ["fixed_k(1)"], Claim(epsilon=0.04, metric="score")).policy is not None
-    assert certified <= 4  # one is expected at most, and where those that failed are left out more than 16
+    assert certified <= 9  # three are expected at most, and of those that failed were left out more than 50
 
 
 def test_agreement_needs_no_gold_answers_and_says_what_it_is(fresh, policy):

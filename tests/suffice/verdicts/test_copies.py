@@ -49,10 +49,10 @@ def test_copies_found_by_what_was_asked_count_once(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_copies_bring_no_false_advice(way):
     wrong = 0
-    for seed in range(12):
+    for seed in range(30):
         recording = copied(way, np.random.default_rng(seed))
         wrong += decide(recording, metric="score", max_loss=0.05).verdict == "do it"
-    assert wrong <= 1  # about half of them when each copy counted by itself
+    assert wrong <= 3  # 13 to 15 when each copy counted by itself
 
 
 def part(recording: Recording, mask) -> Recording:

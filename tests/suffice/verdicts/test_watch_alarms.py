@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "results" / "watch.md"
 @pytest.mark.parametrize("mean", [0.0, EPSILON, 0.07])
 def test_losses_have_the_mean_that_they_are_moved_to(place, mean):
     source = population(place)
-    losses = source.draw(np.random.default_rng(1), 100_000, mean)
+    losses = source.draw(np.random.default_rng(1), 200_000, mean)
     assert abs(losses.mean() - mean) < 5 * losses.std() / len(losses) ** 0.5
     assert set(losses) <= {*source.gains, 0.0, *source.losses}
     assert np.mean(losses < 0) == pytest.approx(source.gained, rel=0.1)
@@ -33,8 +33,8 @@ def test_recorded_losses_are_sparse():
 
 
 def test_false_alarms_are_bounded_and_daily_intervals_are_not():
-    ours, total, recent, theirs = watch_alarms.rings(2, 0.01, 100_000, 150)
-    assert ours <= watch_alarms.limit(150)
+    ours, total, recent, theirs = watch_alarms.rings(2, 0.01, 100_000, 300)
+    assert ours <= watch_alarms.limit(300)
     assert total > 0.1
     assert recent > 0.5
     assert theirs > 0.08  # its threshold is right for other losses
@@ -43,7 +43,7 @@ def test_false_alarms_are_bounded_and_daily_intervals_are_not():
 def test_a_drop_is_noticed_the_sooner_the_larger_it_is():
     halves = []
     for drop in watch_alarms.DROPS[1:]:
-        questions, before = delays(Change(EPSILON, EPSILON + drop, 20_000, 0.2), 40, 100_000)
+        questions, before = delays(Change(EPSILON, EPSILON + drop, 20_000, 0.2), 60, 100_000)
         assert before <= 0.12
         assert np.isfinite(questions).mean() > 0.95
         halves.append(float(np.median(questions)))
@@ -70,7 +70,7 @@ def test_delays_are_counted_in_questions():
 
 
 def test_only_weights_are_right_where_rates_depend_on_the_question():
-    rows = watch_alarms.weighted_alarms(4, 30_000).rows
+    rows = watch_alarms.weighted_alarms(6, 40_000).rows
     false = {row[:2]: row[2] for row in rows}
     assert false["by question", "audited"] > 0.8
     assert false["by question", "all, weighted"] <= 0.25
@@ -78,9 +78,9 @@ def test_only_weights_are_right_where_rates_depend_on_the_question():
 
 
 def test_no_interval_of_a_run_misses_while_the_mean_drifts():
-    rows = watch_alarms.coverage(6, 12_000).rows
+    rows = watch_alarms.coverage(12, 12_000).rows
     assert len(rows) == 6
-    assert all(share <= 0.17 for row in rows for share in row[2:4])  # at most 1 of 6
+    assert all(share <= 0.17 for row in rows for share in row[2:4])  # at most 2 of 12
     assert max(row[4] for row in rows) > 0.15  # what ordinary intervals do
     assert all(row[5] < 3 * row[6] for row in rows)  # and they are not wide for nothing
 
@@ -142,7 +142,7 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch):
 
 
 def test_false_alarms_stay_bounded_when_the_audit_rate_falls():
-    rng, runs, n, bound = np.random.default_rng(5), 100, 1000, 0.1
+    rng, runs, n, bound = np.random.default_rng(5), 300, 3000, 0.1
     alarm = Alarm.start(bound, 0.05, low=0.0, shape=(runs,))
     for rate, least_rate in ((0.5, None), (0.1, 0.1), (0.3, 0.1), (0.02, 0.02)):
         losses = (rng.random((runs, n)) < bound).astype(float)
